@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The short way to everything; CMakeLists.txt and scripts/ do the work.
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 60
+export CMAKE_GENERATOR ?= $(if $(shell command -v ninja 2>/dev/null),Ninja,Unix Makefiles)
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
+
+.PHONY: all run test bench fuzz install format clean help setup-run setup-test
+
+all: ## build the library and the command into build/
+	@command -v cmake >/dev/null || { echo "no cmake: run scripts/setup first" >&2; exit 1; }
+	@cmake --preset release
+	@cmake --build --preset release --target product
+
+run: setup-run ## install what is missing, build, and train a first model
+	@$(MAKE) --no-print-directory all
+	@scripts/run
+
+test: setup-test ## install what is missing and run every check (under ten minutes)
+	@scripts/test
+
+bench: all ## measure kernels, wire and exchange on this machine
+	@build/gradwire bench
+
+fuzz: setup-test ## fuzz each decoder for FUZZ_SECONDS (default 60)
+	@scripts/fuzz $(FUZZ_SECONDS)
+
+install: all ## install to PREFIX (default /usr/local), under DESTDIR if set
+	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
+
+format: ## format all C files
+	@scripts/format
+
+clean: ## remove everything that was built
+	@rm -rf build
+
+setup-run setup-test: setup-%:
+	@scripts/setup $*
+
+help: ## list these targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10

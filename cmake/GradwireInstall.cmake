@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installation: libraries, headers, the command, pkg-config and CMake packages.
+# Neither package holds an absolute path, so `cmake --install --prefix` and moved
+# trees work.
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/gradwire)
+set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+install(TARGETS gradwire_static gradwire_shared EXPORT gradwire)
+install(DIRECTORY include/ TYPE INCLUDE FILES_MATCHING PATTERN "*.h")
+if(TARGET gradwire_cli)
+  install(TARGETS gradwire_cli)
+endif()
+
+file(RELATIVE_PATH pkgconfig_to_prefix /${pkgconfig_dir} /)
+configure_file(cmake/gradwire.pc.in gradwire.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/gradwire.pc DESTINATION ${pkgconfig_dir})
+
+configure_package_config_file(cmake/gradwireConfig.cmake.in gradwireConfig.cmake
+  INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(gradwireConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(EXPORT gradwire NAMESPACE gradwire:: FILE gradwireTargets.cmake
+  DESTINATION ${package_dir})
+install(FILES ${PROJECT_BINARY_DIR}/gradwireConfig.cmake
+  ${PROJECT_BINARY_DIR}/gradwireConfigVersion.cmake DESTINATION ${package_dir})

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Everything in tests/ is found by its name:
+#
+#   test_*.c          one cmocka executable; sees inside the library
+#   test_train_*.c    the same, with the trainer
+#   test_*.sh, .py    run the command; GRADWIRE, GRADWIRE_SOURCE and GRADWIRE_BUILD
+#                     are set, exit status 77 means "skipped"
+#   support*.c        helpers linked into every cmocka executable
+#
+# Labels, for choosing what to run: lib, train, script, python, example, install,
+# and slow for every name that contains "_slow".
+file(GLOB test_sources CONFIGURE_DEPENDS tests/test_*.c)
+file(GLOB support_sources CONFIGURE_DEPENDS tests/support*.c)
+file(GLOB test_scripts CONFIGURE_DEPENDS tests/test_*.sh tests/test_*.py)
+file(GLOB example_sources CONFIGURE_DEPENDS examples/*.c)
+
+find_path(CMOCKA_INCLUDE_DIR cmocka.h)
+find_library(CMOCKA_LIBRARY cmocka)
+mark_as_advanced(CMOCKA_INCLUDE_DIR CMOCKA_LIBRARY)
+
+function(gradwire_test_properties name)
+  set(labels ${ARGN})
+  if(name MATCHES "_slow")
+    list(APPEND labels slow)
+  endif()
+  set_tests_properties(${name} PROPERTIES
+    TIMEOUT 300 SKIP_RETURN_CODE 77 LABELS "${labels}")
+endfunction()
+
+function(gradwire_cmocka_test source)
+  cmake_path(GET source STEM name)
+  set(label lib)
+  if(name MATCHES "^test_train_")
+    if(NOT TARGET gradwire_train)
+      return()
+    endif()
+    set(label train)
+  endif()
+  gradwire_executable(${name} tests ${source})
+  if(TARGET test_support)
+    target_link_libraries(${name} PRIVATE test_support)
+  endif()
+  target_include_directories(${name} PRIVATE src tests)
+  target_include_directories(${name} SYSTEM PRIVATE ${CMOCKA_INCLUDE_DIR})
+  if(label STREQUAL "train")
+    target_link_libraries(${name} PRIVATE gradwire_train)
+  endif()
+  target_link_libraries(${name} PRIVATE gradwire_static ${CMOCKA_LIBRARY})
+  add_test(NAME ${name} COMMAND ${name})
+  gradwire_test_properties(${name} ${label})
+endfunction()
+
+function(gradwire_script_test script)
+  cmake_path(GET script STEM name)
+  cmake_path(GET script EXTENSION extension)
+  set(command bash ${script})
+  set(labels script)
+  if(extension STREQUAL ".py")
+    set(command /usr/bin/python3 ${script})
+    list(APPEND labels python)
+  endif()
+  if(name MATCHES "^test_install")
+    list(APPEND labels install)
+  elseif(NOT TARGET gradwire_cli)
+    return()
+  endif()
+  add_test(NAME ${name} COMMAND ${command} WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+  gradwire_test_properties(${name} ${labels})
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT
+    "GRADWIRE=${PROJECT_BINARY_DIR}/gradwire;GRADWIRE_SOURCE=${PROJECT_SOURCE_DIR};GRADWIRE_BUILD=${PROJECT_BINARY_DIR};PYTHONPATH=${PROJECT_SOURCE_DIR}/python")
+endfunction()
+
+# Examples link the shared library: they show that it exports what they need.
+function(gradwire_example source)
+  cmake_path(GET source STEM name)
+  gradwire_executable(example_${name} examples ${source})
+  target_link_libraries(example_${name} PRIVATE gradwire_shared)
+  add_test(NAME example_${name} COMMAND example_${name})
+  gradwire_test_properties(example_${name} example)
+endfunction()
+
+if(CMOCKA_INCLUDE_DIR AND CMOCKA_LIBRARY)
+  if(support_sources)
+    add_library(test_support OBJECT ${support_sources})
+    gradwire_compile(test_support)
+    target_include_directories(test_support PRIVATE include src tests)
+    target_include_directories(test_support SYSTEM PRIVATE ${CMOCKA_INCLUDE_DIR})
+  endif()
+  foreach(source ${test_sources})
+    gradwire_cmocka_test(${source})
+  endforeach()
+elseif(test_sources)
+  gradwire_missing("the unit tests" cmocka libcmocka-dev)
+endif()
+foreach(script ${test_scripts})
+  gradwire_script_test(${script})
+endforeach()
+foreach(source ${example_sources})
+  gradwire_example(${source})
+endforeach()

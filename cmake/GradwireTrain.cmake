@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The trainer (train/) and the command (cli/, bench/). The trainer sees installed
+# headers only; the benchmarks may look inside the library.
+file(GLOB train_sources CONFIGURE_DEPENDS train/*.c)
+file(GLOB cli_sources CONFIGURE_DEPENDS cli/*.c)
+file(GLOB bench_sources CONFIGURE_DEPENDS cli/bench_*.c bench/*.c)
+
+find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h)
+find_library(DNNL_LIBRARY dnnl)
+find_package(ZLIB QUIET)
+mark_as_advanced(DNNL_INCLUDE_DIR DNNL_LIBRARY)
+
+set(trainer_possible ON)
+if(NOT DNNL_INCLUDE_DIR OR NOT DNNL_LIBRARY)
+  gradwire_missing("the trainer and the gradwire command" oneDNN libdnnl-dev)
+  set(trainer_possible OFF)
+endif()
+if(NOT ZLIB_FOUND)
+  gradwire_missing("the trainer and the gradwire command" zlib zlib1g-dev)
+  set(trainer_possible OFF)
+endif()
+
+if(trainer_possible AND train_sources)
+  add_library(gradwire_train STATIC ${train_sources})
+  gradwire_compile(gradwire_train)
+  target_include_directories(gradwire_train PUBLIC train)
+  target_include_directories(gradwire_train SYSTEM PRIVATE ${DNNL_INCLUDE_DIR})
+  target_link_libraries(gradwire_train
+    PUBLIC gradwire_static
+    PRIVATE ${DNNL_LIBRARY} ZLIB::ZLIB Threads::Threads m)
+endif()
+
+if(TARGET gradwire_train AND cli_sources)
+  list(APPEND cli_sources ${bench_sources})
+  list(REMOVE_DUPLICATES cli_sources)
+  gradwire_executable(gradwire_cli . ${cli_sources})
+  set_target_properties(gradwire_cli PROPERTIES OUTPUT_NAME gradwire)
+  target_link_libraries(gradwire_cli PRIVATE gradwire_static gradwire_train)
+  target_include_directories(gradwire_cli PRIVATE cli)
+  if(bench_sources)
+    target_include_directories(gradwire_cli PRIVATE src bench)
+  endif()
+  add_dependencies(product gradwire_cli)
+endif()

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs into an empty place and builds examples/average.c against what is
+# there, as users do: with CMake and with pkg-config, shared and static.
+set -euo pipefail
+: "${GRADWIRE_SOURCE:?}" "${GRADWIRE_BUILD:?}"
+example=$GRADWIRE_SOURCE/examples/average.c
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+fail() {
+    echo "test_install: $*" >&2
+    exit 1
+}
+
+# The tree is staged and then moved: nothing in it may depend on where it was.
+DESTDIR=$work/stage cmake --install "$GRADWIRE_BUILD" --prefix /opt/gradwire >install.log
+mv stage/opt/gradwire prefix
+pc=$(find prefix -name gradwire.pc)
+lib=$work/$(dirname "$(dirname "$pc")")
+[ -f prefix/include/gradwire.h ] || fail "no header was installed"
+grep -rqF "$GRADWIRE_SOURCE" "$pc" "$lib/cmake" && fail "a package names the source tree"
+
+# The shared library exports the public names and no others.
+others=$(nm -D --defined-only "$lib/libgradwire.so" | awk '$3 !~ /^gw_/ { print $3 }')
+[ -z "$others" ] || fail "the library exports $others"
+
+export PKG_CONFIG_PATH=$lib/pkgconfig
+version=$(pkg-config --modversion gradwire)
+read -ra shared <<<"$(pkg-config --cflags --libs gradwire)"
+cc "$example" "${shared[@]}" -o pc_shared
+read -ra cflags <<<"$(pkg-config --cflags gradwire)"
+cc "$example" "${cflags[@]}" "$lib/libgradwire.a" -lm -pthread -o pc_static
+LD_LIBRARY_PATH=$lib ./pc_shared
+./pc_static
+
+cmake -S "$GRADWIRE_SOURCE/tests/install" -B cmake-build -DCMAKE_PREFIX_PATH="$work/prefix" \
+    -DEXAMPLE="$example" -DWANTED_VERSION="$version" >configure.log
+cmake --build cmake-build >build.log
+cmake-build/with_shared
+cmake-build/with_static
+
+# The command, where it was built, is installed and runs without the build tree.
+if [ -x "$GRADWIRE_BUILD/gradwire" ]; then
+    prefix/bin/gradwire --version
+fi
