@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gradwire.h - data-parallel SGD that is cheap on slow links.
+ *
+ * A training loop makes two calls per step, whatever the method:
+ *
+ *     compute grad;
+ *     gw_sync_gradient(sync, grad);
+ *     optimizer step on params with grad;
+ *     gw_sync_model(sync, params);
+ *
+ * The method is a line of text, the spec ("dense", "gtopk:0.001+q:4"); each one
+ * uses one of the two calls, and the other returns at once. A gw_comm connects
+ * one worker to the others; a gw_sync is one method for one model on one comm.
+ *
+ * Threads: a gw_comm and the syncs made on it belong to one thread at a time.
+ * Different comms may be used from different threads at the same time.
+ *
+ * Errors: every function that can fail returns a gw_status; the thread's last
+ * failure is described, with the values in it, by gw_error_message(). */
+#ifndef GRADWIRE_H
+#define GRADWIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The build reads the version from these three lines. */
+#define GW_VERSION_MAJOR 0
+#define GW_VERSION_MINOR 1
+#define GW_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define GW_API               __attribute__((visibility("default")))
+#define GW_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define GW_API
+#define GW_PRINTF(fmt, args)
+#endif
+
+/* ---- status -------------------------------------------------------------- */
+
+/* One list gives the enum, the names and the texts: 0 is success, positive is
+ * "not yet", negative is failure. Numbers are part of the ABI; append, never
+ * renumber. */
+#define GW_STATUS_MAP(X)                                                        \
+    X(GW_OK, 0, "success")                                                      \
+    X(GW_PENDING, 1, "not finished yet; call again")                            \
+    X(GW_SKIPPED, 2, "the step was skipped on every worker; do not apply it")   \
+    X(GW_ERR_ARG, -1, "invalid argument")                                       \
+    X(GW_ERR_NOMEM, -2, "out of memory")                                        \
+    X(GW_ERR_SPACE, -3, "output buffer too small")                              \
+    X(GW_ERR_DATA, -4, "message or file is truncated or malformed")             \
+    X(GW_ERR_SPEC, -5, "the spec is not one gradwire knows")                    \
+    X(GW_ERR_PEER, -6, "another worker is gone")                                \
+    X(GW_ERR_TIMEOUT, -7, "another worker does not answer")                     \
+    X(GW_ERR_SYSTEM, -8, "the operating system refused")                        \
+    X(GW_ERR_NUMBER, -9, "a gradient holds NaN or infinity")                    \
+    X(GW_ERR_MISMATCH, -10, "the workers were started with different settings") \
+    X(GW_ERR_ABSENT, -11, "this build lacks the part that was asked for")       \
+    X(GW_ERR_STOPPED, -12, "stopped by the user")
+
+typedef enum gw_status {
+#define GW_ENUM_(name, value, text) name = value,
+    GW_STATUS_MAP(GW_ENUM_)
+#undef GW_ENUM_
+} gw_status;
+
+/* The name ("GW_ERR_ARG") and the meaning of a status; static strings, never
+ * NULL, "GW_UNKNOWN" and "unknown status" for a number not in the list. */
+GW_API const char *gw_status_name(gw_status status);
+GW_API const char *gw_status_text(gw_status status);
+
+/* What the last failure on this thread was, in one sentence with the values in
+ * it. Never NULL; valid until the next failure on this thread. A success does
+ * not clear it. */
+GW_API const char *gw_error_message(void);
+
+/* Records a message for gw_error_message() and returns status, so that those
+ * who write transports or bodies for gw_local_run() can fail in one statement.
+ * Messages longer than 511 bytes are cut. */
+GW_API gw_status gw_fail(gw_status status, const char *format, ...) GW_PRINTF(2, 3);
+
+/* "0.1.0", the version of the library that is running. */
+GW_API const char *gw_version(void);
+
+/* The vector instructions in use on this CPU: "avx512", "avx2", "neon" or "c".
+ * The environment variable GW_CPU_OFF=avx512,avx2 removes some. */
+GW_API const char *gw_isa(void);
+
+/* ---- transports ------------------------------------------------------------
+ *
+ * A transport moves messages between the workers of one job: it posts sends and
+ * receives and reports when they are done. gradwire builds everything else on
+ * top. Messages from one worker to another arrive in the order in which they
+ * were sent, the n-th sent matching the n-th receive posted for that worker;
+ * there are no tags. */
+
+/* Memory of gradwire's in which a transport keeps one posted operation: what it
+ * holds is the transport's business. It is zeroed before each send or recv, and
+ * neither moved nor reused before test() has answered OK or a failure. */
+typedef struct gw_request {
+    void *pointer[4];
+    uint64_t word[4];
+} gw_request;
+
+/* The table by which a caller brings its own engine (MPI, a process group,
+ * sockets). Functions are called by one thread at a time with the ctx given to
+ * gw_comm_new(). None but wait() may block. A negative status from any of them
+ * breaks the comm for good; the text given to gw_fail() is kept. */
+typedef struct gw_transport {
+    size_t struct_size; /* sizeof(gw_transport); lets later versions add slots */
+    const char *name;   /* for reports; must outlive the comm */
+
+    /* Begins to send len bytes to rank `to`. buf stays valid and unchanged until
+     * test() says that the operation is over. len may be 0: a message all the
+     * same. Returns GW_OK once posted. */
+    gw_status (*send)(void *ctx, int to, const void *buf, size_t len, gw_request *req);
+
+    /* Begins to receive the next message of rank `from` into buf, of at most cap
+     * bytes; a longer one is GW_ERR_DATA from test(). Returns GW_OK once posted. */
+    gw_status (*recv)(void *ctx, int from, void *buf, size_t cap, gw_request *req);
+
+    /* Makes progress on req and says how it stands: GW_OK (over; *len is the
+     * length of the message received, untouched for a send), GW_PENDING, or a
+     * failure. gradwire tests everything it has posted, in that order, before it
+     * sleeps. Not called again for req after OK or a failure. */
+    gw_status (*test)(void *ctx, gw_request *req, size_t *len);
+
+    /* Sleeps until something may have changed for a posted operation, but at most
+     * `seconds`. GW_OK if something moved, GW_PENDING if all was silent: it is by
+     * GW_PENDING alone that the time limit runs. May return early. Optional: when
+     * NULL, gradwire sleeps for short, growing times between tests. */
+    gw_status (*wait)(void *ctx, double seconds);
+
+    /* The rank of a worker known to be gone, or -1. Asked at most every 50 ms,
+     * while waiting. Optional. */
+    int (*lost)(void *ctx);
+
+    /* Which worker is most likely the one everybody waits for, or -1 if the
+     * transport cannot tell. Asked once, when the time limit is over. Optional:
+     * when NULL, the peer of the oldest pending operation is named. */
+    int (*suspect)(void *ctx);
+
+    /* The host that rank runs on, for messages; NULL if not known. Optional. */
+    const char *(*host)(void *ctx, int rank);
+
+    /* Told when a step begins, so that the transport can say how far a worker
+     * got. Optional. */
+    void (*step)(void *ctx, uint64_t step);
+
+    /* Called once if this worker fails, with the reason, so that the others can
+     * be told without waiting for the time limit. Must not block. Optional. */
+    void (*abort)(void *ctx, const char *reason);
+
+    /* Called by gw_comm_free(). Operations may still be posted: their buffers
+     * must not be touched after it returns. Optional. */
+    void (*close)(void *ctx);
+} gw_transport;
+
+/* ---- comm: one worker's connection to the others --------------------------- */
+
+typedef struct gw_comm gw_comm;
+
+typedef struct gw_comm_options {
+    size_t struct_size;     /* sizeof(gw_comm_options) */
+    double timeout_seconds; /* without progress; 0 means the default of 60 */
+} gw_comm_options;
+
+/* Makes a comm of `workers` ranks, of which this one is `rank`, over a caller's
+ * transport. table is copied, ctx is passed back to its functions; opt may be
+ * NULL. On success the caller releases *out with gw_comm_free(); on failure *out
+ * is NULL and close() was not called. GW_ERR_ARG, GW_ERR_NOMEM. */
+GW_API gw_status gw_comm_new(gw_comm **out, const gw_transport *table, void *ctx,
+                             int rank, int workers, const gw_comm_options *opt);
+
+/* Makes this comm behave as if every worker were a host on a network like
+ * "1gbit,50us": each has a full-duplex interface of that rate, shared by its
+ * sends and, the other way, by its receives, and every message takes that long
+ * to arrive. Rates in kbit, mbit, gbit; times in us, ms; the time may be left
+ * out. Call it on every worker before anything is sent. The clocks of the workers
+ * must agree (one machine). GW_ERR_ARG, GW_ERR_NOMEM. */
+GW_API gw_status gw_comm_link(gw_comm *comm, const char *link);
+
+/* Releases comm and closes its transport. NULL is fine. Free its syncs first. */
+GW_API void gw_comm_free(gw_comm *comm);
+
+GW_API int gw_comm_rank(const gw_comm *comm);
+GW_API int gw_comm_workers(const gw_comm *comm);
+/* The transport's name, "link(…)" around it where gw_comm_link() was called. */
+GW_API const char *gw_comm_transport(const gw_comm *comm);
+
+/* What crossed the transport for this worker, gradwire's headers included. */
+typedef struct gw_traffic {
+    uint64_t bytes_sent, bytes_received;
+    uint64_t messages_sent, messages_received;
+    double wait_seconds; /* spent waiting for messages to move */
+} gw_traffic;
+
+GW_API gw_traffic gw_comm_traffic(const gw_comm *comm);
+
+/* Collectives. Every worker of the comm makes the same calls in the same order
+ * with lengths that fit together. The order of summation depends on n and the
+ * number of workers alone, and the result has the same bits on every worker.
+ * They fail with GW_ERR_PEER, GW_ERR_TIMEOUT (both naming rank, host and step),
+ * GW_ERR_DATA (a peer sent something of another length), or GW_ERR_NOMEM when
+ * scratch memory has to grow. After a failure the comm stays failed and the
+ * contents of the buffers are undefined. */
+
+/* Returns once every worker has called it. */
+GW_API gw_status gw_barrier(gw_comm *comm);
+
+/* Copies len bytes at buf from worker root to all. */
+GW_API gw_status gw_broadcast(gw_comm *comm, void *buf, size_t len, int root);
+
+/* Replaces x (n floats) by its sum over the workers. */
+GW_API gw_status gw_allreduce(gw_comm *comm, float *x, size_t n);
+
+/* Sums x (n floats) over the workers and leaves this worker its own part of the
+ * sum in x[begin, end), as gw_part() gives it; the rest of x is undefined. */
+GW_API gw_status gw_reduce_scatter(gw_comm *comm, float *x, size_t n);
+
+/* The part of n items that worker `rank` of `workers` owns: as even as possible,
+ * the first parts larger by one. */
+GW_API void gw_part(size_t n, int workers, int rank, size_t *begin, size_t *end);
+
+/* Gathers one message from each worker. Worker r's message is put at
+ * all + r * cap and its length in lens[r]; this worker's own is copied too
+ * (mine may already lie there). len differs between workers as they like, but
+ * cap, at least the longest len, is the same on all. GW_ERR_ARG if len > cap. */
+GW_API gw_status gw_allgather(gw_comm *comm, const void *mine, size_t len, void *all,
+                              size_t cap, size_t *lens);
+
+/* ---- local: the workers of one machine -------------------------------------
+ *
+ * Ranks are threads of this process or processes forked from it, over rings in
+ * shared memory that has no name and so cannot be left behind. */
+
+typedef enum gw_spawn { GW_SPAWN_PROCESSES = 0, GW_SPAWN_THREADS = 1 } gw_spawn;
+
+typedef struct gw_local_options {
+    size_t struct_size;     /* sizeof(gw_local_options) */
+    int workers;            /* 1 to 1024 */
+    gw_spawn spawn;         /* how gw_local_run() starts them */
+    double timeout_seconds; /* without progress; 0 means the default of 60 */
+    size_t ring_bytes;      /* per pair of workers and direction; 0 means 1 MiB */
+    const char *link;       /* as in gw_comm_link(), or NULL */
+} gw_local_options;
+
+/* What a worker does: called once per rank with its own comm, which is freed
+ * after it returns. Its status, and the message if it failed, become the rank's
+ * result. */
+typedef gw_status gw_body(gw_comm *comm, void *arg);
+
+/* Runs body(comm, arg) on every rank and returns when all have ended: GW_OK if
+ * all succeeded, otherwise the status and message of the failure that came
+ * first, a worker killed by a signal being named before those who only noticed.
+ * With processes: call it while the process has one thread; output buffers are
+ * flushed before the fork; workers ignore SIGINT, do not return from body's
+ * caller, and die with the calling process, however it ends. After a failure the
+ * others are given two seconds to end by themselves and are then killed. */
+GW_API gw_status gw_local_run(const gw_local_options *opt, gw_body *body, void *arg);
+
+/* The same in parts, for callers who start the ranks themselves: make the group
+ * first, then join it from each thread or forked process. All comms are freed
+ * before the group. GW_ERR_ARG, GW_ERR_NOMEM, GW_ERR_SYSTEM. */
+typedef struct gw_local_group gw_local_group;
+
+GW_API gw_status gw_local_group_new(gw_local_group **out, const gw_local_options *opt);
+GW_API gw_status gw_local_join(gw_comm **out, gw_local_group *group, int rank);
+GW_API void gw_local_group_free(gw_local_group *group);
+
+/* ---- layout: which floats belong together ---------------------------------- */
+
+/* One tensor of a model whose parameters lie in one flat vector: rows * cols
+ * floats, row by row, from offset on. A vector has rows = 1. */
+typedef struct gw_tensor {
+    const char *name;
+    size_t offset, rows, cols;
+} gw_tensor;
+
+typedef struct gw_layout gw_layout;
+
+/* Makes a layout of count tensors in ascending order of offset, without gap or
+ * overlap, beginning at 0. Names are copied, need not be unique, NULL is "". On
+ * success the caller releases *out with gw_layout_free(). GW_ERR_ARG names the
+ * tensor that does not fit; GW_ERR_NOMEM. */
+GW_API gw_status gw_layout_new(gw_layout **out, const gw_tensor *tensors, size_t count);
+GW_API void gw_layout_free(gw_layout *layout);
+
+/* How many floats and how many tensors it covers; tensor i (i < tensors), valid
+ * as long as the layout. */
+GW_API size_t gw_layout_floats(const gw_layout *layout);
+GW_API size_t gw_layout_tensors(const gw_layout *layout);
+GW_API const gw_tensor *gw_layout_tensor(const gw_layout *layout, size_t i);
+
+/* ---- sync: one method for one model ---------------------------------------- */
+
+typedef struct gw_sync gw_sync;
+
+typedef enum gw_nonfinite {
+    GW_NONFINITE_STOP = 0,  /* fail with GW_ERR_NUMBER on every worker */
+    GW_NONFINITE_SKIP = 1,  /* return GW_SKIPPED on every worker, count it */
+    GW_NONFINITE_IGNORE = 2 /* do not look */
+} gw_nonfinite;
+
+typedef struct gw_sync_options {
+    size_t struct_size;     /* sizeof(gw_sync_options) */
+    gw_nonfinite nonfinite; /* what to do about NaN or infinity in a gradient */
+    uint64_t seed;          /* of stochastic rounding; the same on every worker */
+} gw_sync_options;
+
+/* Makes the method that spec describes, for vectors of the layout (copied), on
+ * comm (borrowed: free the sync first). opt may be NULL. Every worker of comm
+ * calls it together: spec, layout and options are compared, and a difference is
+ * GW_ERR_MISMATCH on all. Otherwise GW_ERR_SPEC (the message names the word that
+ * is wrong and what would fit), GW_ERR_ABSENT, GW_ERR_ARG, GW_ERR_NOMEM, or the
+ * failures of a collective. On failure *out is NULL. */
+GW_API gw_status gw_sync_new(gw_sync **out, const char *spec, const gw_layout *layout,
+                             gw_comm *comm, const gw_sync_options *opt);
+
+/* Releases sync, not its comm. NULL is fine. */
+GW_API void gw_sync_free(gw_sync *sync);
+
+/* Checks a spec without making anything: GW_OK or GW_ERR_SPEC. When canonical is
+ * not NULL it receives the spec with every default written out, cut to cap bytes
+ * with its final 0; cap of 256 is enough for any spec. */
+GW_API gw_status gw_spec_check(const char *spec, char *canonical, size_t cap);
+
+/* The recipes a spec can begin with: name and one-line summary of recipe i, NULL
+ * past the end. */
+GW_API const char *gw_recipe_name(size_t i);
+GW_API const char *gw_recipe_summary(size_t i);
+
+/* Begins a step: replaces grad, this worker's gradient (as many floats as the
+ * layout has), by what the optimizer should apply - for most methods the
+ * average over the workers, or the part of it that was sent. Methods that
+ * exchange models leave it alone. GW_SKIPPED: a worker's gradient held NaN or
+ * infinity and no worker may apply this step. Fails as collectives do, or with
+ * GW_ERR_NUMBER naming worker, step and tensor. */
+GW_API gw_status gw_sync_gradient(gw_sync *sync, float *grad);
+
+/* Ends a step: methods that exchange models replace params, after the local
+ * optimizer's step, by what this worker continues from; others return at once. */
+GW_API gw_status gw_sync_model(gw_sync *sync, float *params);
+
+/* Whether every worker's model has the same bits after each step (1), provided
+ * they began equal, or may differ (0: local steps, "none"). */
+GW_API int gw_sync_keeps_equal(const gw_sync *sync);
+
+/* The canonical spec; valid as long as sync. */
+GW_API const char *gw_sync_spec(const gw_sync *sync);
+
+/* Sums over all steps so far, for this worker. Seconds are wall time inside the
+ * two calls: encoding own data, waiting for messages, decoding those of others. */
+typedef struct gw_stats {
+    uint64_t steps, skipped;
+    uint64_t bytes_sent, bytes_received;
+    uint64_t messages_sent, messages_received;
+    double encode_seconds, wait_seconds, decode_seconds;
+} gw_stats;
+
+GW_API gw_stats gw_sync_stats(const gw_sync *sync);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* GRADWIRE_H */

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * base.c - statuses, messages, memory, time. */
+#include "base.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MESSAGE_CAP = 512, ALIGNMENT = 64 };
+
+static _Thread_local char message[MESSAGE_CAP] = "no error";
+static _Thread_local size_t fail_at = (size_t)-1;
+static _Thread_local size_t allocations;
+
+const char *gw_status_name(gw_status status)
+{
+    switch (status) {
+#define NAME_CASE(name, value, text) \
+    case name:                       \
+        return #name;
+        GW_STATUS_MAP(NAME_CASE)
+#undef NAME_CASE
+    }
+    return "GW_UNKNOWN";
+}
+
+const char *gw_status_text(gw_status status)
+{
+    switch (status) {
+#define TEXT_CASE(name, value, text) \
+    case name:                       \
+        return text;
+        GW_STATUS_MAP(TEXT_CASE)
+#undef TEXT_CASE
+    }
+    return "unknown status";
+}
+
+const char *gw_error_message(void)
+{
+    return message;
+}
+
+gw_status gw_fail(gw_status status, const char *format, ...)
+{
+    /* The arguments may point into the old message, hence the detour. */
+    char fresh[MESSAGE_CAP];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(fresh, sizeof fresh, format, args);
+    va_end(args);
+    memcpy(message, fresh, sizeof message);
+    return status;
+}
+
+#define TEXT_OF_(x) #x
+#define TEXT_OF(x)  TEXT_OF_(x)
+
+const char *gw_version(void)
+{
+    return TEXT_OF(GW_VERSION_MAJOR) "." TEXT_OF(GW_VERSION_MINOR) "." TEXT_OF(
+        GW_VERSION_PATCH);
+}
+
+void *gwi_calloc(size_t count, size_t bytes)
+{
+    void *memory;
+
+    if (fail_at != (size_t)-1) {
+        if (fail_at == 0)
+            return NULL;
+        fail_at--;
+    }
+    if (bytes != 0 && count > (SIZE_MAX - ALIGNMENT) / bytes)
+        return NULL;
+    /* aligned_alloc() wants a multiple of the alignment, and at least one. */
+    size_t total = (count * bytes + ALIGNMENT) & ~(size_t)(ALIGNMENT - 1);
+    memory = aligned_alloc(ALIGNMENT, total);
+    if (memory == NULL)
+        return NULL;
+    allocations++;
+    return memset(memory, 0, total);
+}
+
+void gwi_free(void *memory)
+{
+    free(memory);
+}
+
+void gwi_alloc_fail_at(size_t k)
+{
+    fail_at = k;
+}
+
+size_t gwi_alloc_count(void)
+{
+    return allocations;
+}
+
+double gwi_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}

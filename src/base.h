@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * base.h - what every file inside the library may use: failing in one
+ * statement, and the one pair of functions through which memory comes and goes. */
+#ifndef GWI_BASE_H
+#define GWI_BASE_H
+
+#include "gradwire.h"
+
+/* Passes a failure on: callers add nothing, only who notices speaks. */
+#define GWI_TRY(call)               \
+    do {                            \
+        gw_status st_try_ = (call); \
+        if (st_try_ != GW_OK)       \
+            return st_try_;         \
+    } while (0)
+
+/* count * bytes zeroed bytes aligned to 64, or NULL without a message; released
+ * with gwi_free(), which takes NULL. A product that overflows is NULL. */
+void *gwi_calloc(size_t count, size_t bytes);
+void gwi_free(void *memory);
+
+/* For tests: the k-th gwi_calloc() from now (0 is the next) and all after it
+ * fail; (size_t)-1 switches it off. Per thread, like the count below. */
+void gwi_alloc_fail_at(size_t k);
+
+/* For tests: how many allocations this thread has made. */
+size_t gwi_alloc_count(void);
+
+/* Seconds of a clock that only moves forward, the same for all processes. */
+double gwi_now(void);
+
+#endif

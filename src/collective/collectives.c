@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * collectives.c - the simple collectives, and the choice between all-reduces. */
+#include "collective/collective.h"
+
+#include <string.h>
+
+void gw_part(size_t n, int workers, int rank, size_t *begin, size_t *end)
+{
+    size_t p = (size_t)workers, r = (size_t)rank;
+    size_t each = n / p, extra = n % p;
+
+    *begin = r * each + (r < extra ? r : extra);
+    *end = *begin + each + (r < extra);
+}
+
+gw_status gwi_allreduce(gw_comm *c, float *x, size_t n, float divide, gwi_note *note)
+{
+    if (c->workers == 1)
+        return GW_OK; /* the sum of one, divided by one */
+    if (n <= GWI_DOUBLING_FLOATS || n < (size_t)c->workers)
+        return gwi_allreduce_doubling(c, x, n, divide, note);
+    return gwi_allreduce_ring(c, x, n, divide, note);
+}
+
+gw_status gw_allreduce(gw_comm *c, float *x, size_t n)
+{
+    return gwi_allreduce(c, x, n, 1.0f, NULL);
+}
+
+/* Dissemination: in round i every worker tells the one 2^i further on. After
+ * ceil(log2 P) rounds everybody has heard, through others, of everybody. */
+gw_status gw_barrier(gw_comm *c)
+{
+    for (int distance = 1; distance < c->workers; distance *= 2) {
+        int to = (c->rank + distance) % c->workers;
+        int from = (c->rank + c->workers - distance) % c->workers;
+        char nothing[1];
+        GWI_TRY(gwi_exchange(c, to, nothing, 0, from, nothing, 0));
+    }
+    return GW_OK;
+}
+
+/* Binomial tree over ranks relative to root: a worker receives from the one whose
+ * number lacks its lowest set bit, then serves those that add a lower one. */
+gw_status gw_broadcast(gw_comm *c, void *buf, size_t len, int root)
+{
+    int relative, bit = 1;
+
+    if (root < 0 || root >= c->workers)
+        return gw_fail(GW_ERR_ARG, "root %d is not one of %d workers", root,
+                       c->workers);
+    relative = (c->rank - root + c->workers) % c->workers;
+    while (bit < c->workers && (relative & bit) == 0)
+        bit *= 2;
+    if (relative != 0) {
+        int from = (c->rank - bit + c->workers) % c->workers;
+        GWI_TRY(gwi_recv(c, &c->ops[0], from, buf, len));
+        GWI_TRY(gwi_wait_exactly(c, &c->ops[0], len));
+    }
+    size_t posted = 0;
+    for (bit /= 2; bit > 0; bit /= 2)
+        if (relative + bit < c->workers)
+            GWI_TRY(
+                gwi_send(c, &c->ops[posted++], (c->rank + bit) % c->workers, buf, len));
+    return gwi_wait_all(c, c->ops, posted);
+}
+
+/* Every worker sends its message straight to every other: as many bytes as a ring
+ * would send, but one latency instead of P - 1. Worker r begins with r + 1, so
+ * that not all send to the same one at once. */
+gw_status gw_allgather(gw_comm *c, const void *mine, size_t len, void *all, size_t cap,
+                       size_t *lens)
+{
+    uint8_t *slots = all;
+    size_t p = (size_t)c->workers, r = (size_t)c->rank;
+
+    if (len > cap)
+        return gw_fail(GW_ERR_ARG,
+                       "a message of %zu bytes is longer than its slot of %zu", len,
+                       cap);
+    if (len > 0 && mine != slots + r * cap)
+        memmove(slots + r * cap, mine, len);
+    lens[r] = len;
+    for (size_t i = 1; i < p; i++) {
+        size_t from = (r + p - i) % p;
+        GWI_TRY(gwi_recv(c, &c->ops[from], (int)from, slots + from * cap, cap));
+    }
+    for (size_t i = 1; i < p; i++) {
+        size_t to = (r + i) % p;
+        GWI_TRY(gwi_send(c, &c->ops[p + to], (int)to, slots + r * cap, len));
+    }
+    for (size_t i = 1; i < p; i++) {
+        size_t from = (r + p - i) % p;
+        GWI_TRY(gwi_wait(c, &c->ops[from]));
+        lens[from] = c->ops[from].len;
+        GWI_TRY(gwi_wait(c, &c->ops[p + (r + i) % p]));
+    }
+    return GW_OK;
+}

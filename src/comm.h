@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm.h - the inside of a gw_comm: posting operations on its transport, waiting
+ * for them with a time limit, counting what crossed. Collectives are built on
+ * this and nothing else. */
+#ifndef GWI_COMM_H
+#define GWI_COMM_H
+
+#include <stdbool.h>
+
+#include "base.h"
+
+/* One posted send or receive. Its memory is the caller's and must stay in place
+ * until the operation is done. */
+typedef struct gwi_op {
+    gw_request request;
+    struct gwi_op *next; /* in gw_comm.active, oldest first */
+    int peer;
+    bool sends;
+    bool pending;
+    size_t len; /* bytes sent, or received once done */
+} gwi_op;
+
+/* Operations live here and not on a collective's stack: after a failure some stay
+ * posted, and a transport may look at them until it is closed. */
+enum { GWI_MIN_OPS = 16 };
+
+struct gw_comm {
+    gw_transport table;
+    void *ctx;
+    int rank, workers;
+    double timeout;
+    uint64_t step;    /* of the sync that uses it; for messages only */
+    gw_status broken; /* GW_OK until the first failure */
+    char reason[512]; /* of that failure */
+    gw_traffic traffic;
+    gwi_op *active;
+    gwi_op **active_end;
+    gwi_op *ops; /* for collectives: 2 * workers of them, and at least GWI_MIN_OPS */
+    void *scratch;
+    size_t scratch_cap;
+};
+
+/* Posts. An op that is still pending must not be posted again. */
+gw_status gwi_send(gw_comm *c, gwi_op *op, int to, const void *buf, size_t len);
+gw_status gwi_recv(gw_comm *c, gwi_op *op, int from, void *buf, size_t cap);
+
+/* Wait for one, or for n; an op that is not pending is done. */
+gw_status gwi_wait(gw_comm *c, gwi_op *op);
+gw_status gwi_wait_all(gw_comm *c, gwi_op *ops, size_t n);
+
+/* Waits for a receive whose length both sides know. */
+gw_status gwi_wait_exactly(gw_comm *c, gwi_op *op, size_t len);
+
+/* Sends and receives at the same time, and waits for both. */
+gw_status gwi_exchange(gw_comm *c, int to, const void *out, size_t out_len, int from,
+                       void *in, size_t in_len);
+
+/* At least len bytes of scratch memory, kept from call to call, contents
+ * undefined. NULL (after gw_fail) if there is no memory. */
+void *gwi_comm_scratch(gw_comm *c, size_t len);
+
+/* Tells comm and transport which step it is. */
+void gwi_comm_set_step(gw_comm *c, uint64_t step);
+
+/* Marks the comm as failed, tells the others, and returns status with the step
+ * added to the thread's message. The first failure stays. */
+gw_status gwi_comm_break(gw_comm *c, gw_status status);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * support_ranks.c - runs a body on several ranks over any of the transports. */
+#define _GNU_SOURCE
+#include "support_ranks.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "support_sockets.h"
+
+const char *rank_kind_name(rank_kind kind)
+{
+    static const char *const names[] = {"threads", "processes", "sockets",
+                                        "sockets without wait"};
+
+    return names[kind];
+}
+
+/* ---- threads over sockets ------------------------------------------------------ */
+
+typedef struct socket_rank {
+    socket_group *group;
+    const char *link;
+    gw_body *body;
+    void *arg;
+    double timeout;
+    int rank, without_wait;
+    pthread_t thread;
+    gw_status status;
+    char message[512];
+} socket_rank;
+
+static void *socket_thread(void *arg)
+{
+    socket_rank *r = arg;
+    gw_comm *comm = NULL;
+
+    r->status = socket_comm_new(&comm, r->group, r->rank, r->without_wait, r->timeout);
+    if (r->status == GW_OK && r->link != NULL)
+        r->status = gw_comm_link(comm, r->link);
+    if (r->status == GW_OK)
+        r->status = r->body(comm, r->arg);
+    snprintf(r->message, sizeof r->message, "%s", gw_error_message());
+    gw_comm_free(comm);
+    return NULL;
+}
+
+static gw_status run_sockets(int workers, int without_wait, const char *link,
+                             double timeout, gw_body *body, void *arg)
+{
+    socket_group *group = socket_group_new(workers);
+    socket_rank *ranks = calloc((size_t)workers, sizeof *ranks);
+    gw_status st = GW_OK;
+
+    for (int r = 0; r < workers; r++) {
+        ranks[r] = (socket_rank){.group = group,
+                                 .link = link,
+                                 .body = body,
+                                 .arg = arg,
+                                 .timeout = timeout,
+                                 .rank = r,
+                                 .without_wait = without_wait};
+        pthread_create(&ranks[r].thread, NULL, socket_thread, &ranks[r]);
+    }
+    for (int r = 0; r < workers; r++)
+        pthread_join(ranks[r].thread, NULL);
+    for (int r = workers - 1; r >= 0; r--)
+        if (ranks[r].status != GW_OK)
+            st = gw_fail(ranks[r].status, "%s", ranks[r].message);
+    free(ranks);
+    socket_group_free(group);
+    return st;
+}
+
+/* ---- any ------------------------------------------------------------------------ */
+
+gw_status ranks_run_with(rank_kind kind, int workers, const char *link, double timeout,
+                         gw_body *body, void *arg)
+{
+    gw_local_options opt = {.struct_size = sizeof opt,
+                            .workers = workers,
+                            .spawn = kind == RANKS_THREADS ? GW_SPAWN_THREADS
+                                                           : GW_SPAWN_PROCESSES,
+                            .timeout_seconds = timeout,
+                            .link = link};
+
+    if (kind == RANKS_THREADS || kind == RANKS_PROCESSES)
+        return gw_local_run(&opt, body, arg);
+    return run_sockets(workers, kind == RANKS_SOCKETS_NO_WAIT, link, timeout, body,
+                       arg);
+}
+
+gw_status ranks_run(rank_kind kind, int workers, gw_body *body, void *arg)
+{
+    return ranks_run_with(kind, workers, NULL, 0, body, arg);
+}
+
+/* ---- random numbers ---------------------------------------------------------------
+ */
+
+uint64_t test_seed(void)
+{
+    static uint64_t seed;
+
+    if (seed == 0) {
+        const char *text = getenv("GW_TEST_SEED");
+        seed = text != NULL ? strtoull(text, NULL, 10) : (uint64_t)time(NULL);
+        print_message("GW_TEST_SEED=%llu\n", (unsigned long long)seed);
+    }
+    return seed;
+}
+
+uint64_t test_random(uint64_t seed, uint64_t index)
+{
+    uint64_t z = seed * 0x9e3779b97f4a7c15u + index * 0xbf58476d1ce4e5b9u + 1;
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+float test_float(uint64_t seed, uint64_t index)
+{
+    return (float)(int32_t)test_random(seed, index) * 0x1p-31f;
+}
