@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stages.c - every stage a spec can name: the recipes, each the answers of one
+ * paper, and the stages that refine them. To add one: its keys, one entry. */
+#include "sync/spec.h"
+
+#define AT(field) offsetof(gwi_options, field)
+#define COUNT_MAX 1e12
+
+static const gwi_key density = {.name = "density",
+                                .range = "above 0, at most 1 (1: all)",
+                                .least = 1e-9,
+                                .most = 1,
+                                .at = AT(density),
+                                .kind = GWI_NUMBER};
+static const gwi_key rate = {.name = "rate",
+                             .range = "from 0 (nothing is dropped) to below 1",
+                             .least = 0,
+                             .most = 1 - 1e-9,
+                             .at = AT(rate),
+                             .kind = GWI_NUMBER};
+static const gwi_key every = {.name = "every",
+                              .words = "grow",
+                              .range = "a count of steps from 1, or grow",
+                              .least = 1,
+                              .most = COUNT_MAX,
+                              .at = AT(every),
+                              .kind = GWI_COUNT};
+static const gwi_key period = {.name = "every",
+                               .range = "a count of steps from 1",
+                               .least = 1,
+                               .most = COUNT_MAX,
+                               .at = AT(every),
+                               .kind = GWI_COUNT};
+static const gwi_key chunks = {.name = "chunks",
+                               .range = "a count of steps from 1",
+                               .least = 1,
+                               .most = 1e6,
+                               .at = AT(chunks),
+                               .kind = GWI_COUNT};
+static const gwi_key bits = {.name = "bits",
+                             .range = "2 to 8, or 32 (not quantized)",
+                             .least = 2,
+                             .most = 32,
+                             .at = AT(bits),
+                             .kind = GWI_COUNT};
+static const gwi_key bucket = {.name = "bucket",
+                               .fallback = "512",
+                               .range = "a multiple of 8 from 8 to 65536",
+                               .least = 8,
+                               .most = 65536,
+                               .at = AT(bucket),
+                               .kind = GWI_COUNT};
+static const gwi_key norm = {.name = "norm",
+                             .fallback = "max",
+                             .words = "l2|max",
+                             .at = AT(norm),
+                             .kind = GWI_WORD};
+static const gwi_key residual_on = {.name = "residual",
+                                    .fallback = "on",
+                                    .words = "off|on",
+                                    .at = AT(residual),
+                                    .kind = GWI_WORD};
+static const gwi_key residual_off = {.name = "residual",
+                                     .fallback = "off",
+                                     .words = "off|on",
+                                     .at = AT(residual),
+                                     .kind = GWI_WORD};
+static const gwi_key threshold = {.name = "threshold",
+                                  .fallback = "global",
+                                  .words = "global|tensor",
+                                  .at = AT(scope),
+                                  .kind = GWI_WORD};
+static const gwi_key centre1 = {.name = "centre",
+                                .fallback = "mean",
+                                .words = "mean|threshold|column",
+                                .at = AT(centre),
+                                .kind = GWI_WORD};
+static const gwi_key centre2 = {.name = "centre",
+                                .fallback = "mean",
+                                .words = "mean|threshold",
+                                .at = AT(centre),
+                                .kind = GWI_WORD};
+static const gwi_key putback = {.name = "putback",
+                                .fallback = "keep",
+                                .words = "keep|paper",
+                                .at = AT(putback),
+                                .kind = GWI_WORD};
+static const gwi_key warmup = {.name = "warmup",
+                               .fallback = "0",
+                               .range = "a count of dense steps",
+                               .least = 0,
+                               .most = COUNT_MAX,
+                               .at = AT(warmup),
+                               .kind = GWI_COUNT};
+static const gwi_key ladder = {.name = "ladder",
+                               .fallback = "0",
+                               .range = "a count of steps on each rung",
+                               .least = 0,
+                               .most = COUNT_MAX,
+                               .at = AT(ladder),
+                               .kind = GWI_COUNT};
+static const gwi_key dense_below = {.name = "dense_below",
+                                    .fallback = "0",
+                                    .range = "a count of floats",
+                                    .least = 0,
+                                    .most = COUNT_MAX,
+                                    .at = AT(dense_below),
+                                    .kind = GWI_COUNT};
+static const gwi_key resync = {.name = "resync",
+                               .fallback = "0",
+                               .range = "a count of steps, 0 for never",
+                               .least = 0,
+                               .most = COUNT_MAX,
+                               .at = AT(resync),
+                               .kind = GWI_COUNT};
+static const gwi_key start = {.name = "start",
+                              .fallback = "0",
+                              .range = "the step from which on steps are local",
+                              .least = 0,
+                              .most = COUNT_MAX,
+                              .at = AT(start),
+                              .kind = GWI_COUNT};
+static const gwi_key grow = {.name = "grow",
+                             .fallback = "1",
+                             .range = "a factor above 0",
+                             .least = 1e-6,
+                             .most = 1e6,
+                             .at = AT(grow),
+                             .kind = GWI_NUMBER};
+static const gwi_key average = {.name = "average",
+                                .fallback = "none",
+                                .words = "none|polyak",
+                                .at = AT(average),
+                                .kind = GWI_WORD};
+static const gwi_key seed = {.name = "seed",
+                             .fallback = "0",
+                             .range = "a count",
+                             .least = 0,
+                             .most = COUNT_MAX,
+                             .at = AT(seed),
+                             .kind = GWI_COUNT};
+static const gwi_key momentum = {.name = "momentum",
+                                 .range = "from 0 to below 1",
+                                 .least = 0,
+                                 .most = 1 - 1e-9,
+                                 .at = AT(momentum),
+                                 .kind = GWI_NUMBER};
+static const gwi_key clip = {.name = "clip",
+                             .fallback = "0",
+                             .range = "the largest norm of a gradient, 0 for any",
+                             .least = 0,
+                             .most = 1e30,
+                             .at = AT(clip),
+                             .kind = GWI_NUMBER};
+static const gwi_key mask = {.name = "mask",
+                             .fallback = "on",
+                             .words = "off|on",
+                             .at = AT(mask),
+                             .kind = GWI_WORD};
+
+#define KEYS(...) ((const gwi_key *const[]){__VA_ARGS__, NULL})
+#define NO_KEYS   ((const gwi_key *const[]){NULL})
+
+static const gwi_stage table[] = {
+    {.name = "dense",
+     .summary = "average every gradient, all of it: mini-batch SGD",
+     .example = "dense",
+     .role = GWI_ROLE_WHICH,
+     .recipe = true,
+     .keys = NO_KEYS},
+    {.name = "none",
+     .summary = "never talk: the control every experiment needs",
+     .example = "none",
+     .role = GWI_ROLE_ALL,
+     .recipe = true,
+     .when = GWI_WHEN_NEVER,
+     .keys = NO_KEYS},
+    {.name = "topk",
+     .summary = "the largest entries of each gradient, gathered; the rest stays behind",
+     .example = "topk:0.01",
+     .role = GWI_ROLE_WHICH,
+     .recipe = true,
+     .which = GWI_WHICH_TOPK,
+     .combine = GWI_COMBINE_GATHER,
+     .keys = KEYS(&density, &residual_on, &warmup, &ladder, &dense_below)},
+    {.name = "gtopk",
+     .summary = "the largest entries of all gradients, by a tree (Shi et al. 2019)",
+     .example = "gtopk:0.001",
+     .role = GWI_ROLE_WHICH,
+     .recipe = true,
+     .which = GWI_WHICH_TOPK,
+     .combine = GWI_COMBINE_TREE,
+     .keys = KEYS(&density, &putback, &residual_on, &warmup, &ladder, &dense_below)},
+    {.name = "drop",
+     .summary = "gradient dropping, a sampled threshold (Aji & Heafield 2017)",
+     .example = "drop:0.99",
+     .role = GWI_ROLE_WHICH,
+     .recipe = true,
+     .which = GWI_WHICH_ABOVE,
+     .combine = GWI_COMBINE_GATHER,
+     .keys = KEYS(&rate, &threshold, &residual_on, &warmup, &ladder, &dense_below)},
+    {.name = "qsgd",
+     .summary = "every gradient in a few bits per entry (Alistarh et al. 2017)",
+     .example = "qsgd:4",
+     .role = GWI_ROLE_ALL,
+     .recipe = true,
+     .how = GWI_HOW_LEVELS,
+     .combine = GWI_COMBINE_GATHER,
+     .keys = KEYS(&bits, &bucket, &norm, &residual_off, &warmup, &dense_below, &seed)},
+    {.name = "a2sgd",
+     .summary = "two means of 8 bytes in all; models drift (Bhattacharya et al. 2020)",
+     .example = "a2sgd",
+     .role = GWI_ROLE_ALL,
+     .recipe = true,
+     .how = GWI_HOW_MEANS,
+     .keys = KEYS(&resync)},
+    {.name = "local",
+     .summary = "local steps, then the average of the models (Patel & Dieuleveut 2019)",
+     .example = "local:8",
+     .role = GWI_ROLE_WHEN,
+     .recipe = true,
+     .what = GWI_WHAT_MODEL,
+     .keys = KEYS(&every, &grow, &start, &average)},
+    {.name = "oneshot",
+     .summary = "one average of the models, at the end",
+     .example = "oneshot",
+     .role = GWI_ROLE_ALL,
+     .recipe = true,
+     .when = GWI_WHEN_END,
+     .what = GWI_WHAT_MODEL,
+     .keys = KEYS(&average)},
+    {.name = "spa",
+     .summary = "one chunk of the models averaged per step (Jiang & Agrawal 2018)",
+     .example = "spa:8",
+     .role = GWI_ROLE_ALL,
+     .recipe = true,
+     .what = GWI_WHAT_MODEL,
+     .which = GWI_WHICH_CHUNK,
+     .keys = KEYS(&chunks)},
+    {.name = "pqasgd",
+     .summary = "quantized model changes now and then (Jiang & Agrawal 2018)",
+     .example = "pqasgd:8,4",
+     .role = GWI_ROLE_ALL,
+     .recipe = true,
+     .what = GWI_WHAT_CHANGE,
+     .how = GWI_HOW_LEVELS,
+     .combine = GWI_COMBINE_GATHER,
+     .keys = KEYS(&period, &bits, &bucket, &norm, &residual_off, &seed)},
+    {.name = "q",
+     .summary = "values in a few bits, rounded at random without bias",
+     .example = "q:4",
+     .role = GWI_ROLE_HOW,
+     .how = GWI_HOW_LEVELS,
+     .keys = KEYS(&bits, &bucket, &norm, &seed)},
+    {.name = "bf16",
+     .summary = "values in 16 bits",
+     .example = "bf16",
+     .role = GWI_ROLE_HOW,
+     .how = GWI_HOW_BF16,
+     .keys = NO_KEYS},
+    {.name = "1bit",
+     .summary = "values as a sign and a centre",
+     .example = "1bit",
+     .role = GWI_ROLE_HOW,
+     .how = GWI_HOW_CENTRE1,
+     .keys = KEYS(&centre1)},
+    {.name = "2bit",
+     .summary = "values as a sign and one of two centres",
+     .example = "2bit",
+     .role = GWI_ROLE_HOW,
+     .how = GWI_HOW_CENTRE2,
+     .keys = KEYS(&centre2)},
+    {.name = "momentum",
+     .summary = "momentum before the selection, corrected and masked (Lin et al. 2018)",
+     .example = "momentum:0.9",
+     .role = GWI_ROLE_MOMENTUM,
+     .keys = KEYS(&momentum, &clip, &mask)},
+};
+
+const gwi_stage *gwi_stage_at(size_t i)
+{
+    return i < sizeof table / sizeof *table ? &table[i] : NULL;
+}
+
+const char *gw_recipe_name(size_t i)
+{
+    const gwi_stage *s = gwi_stage_at(i);
+
+    return s != NULL && s->recipe ? s->name : NULL;
+}
+
+const char *gw_recipe_summary(size_t i)
+{
+    const gwi_stage *s = gwi_stage_at(i);
+
+    return s != NULL && s->recipe ? s->summary : NULL;
+}
