@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_spec.c - the text of a sync: what it means, what is refused and why. */
+#define _GNU_SOURCE
+#include "support_ranks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "sync/spec.h"
+
+static void test_canonical(void **state)
+{
+    static const char *const pairs[][2] = {
+        {"dense", "dense"},
+        {"none", "none"},
+        {"topk:0.01", "topk:density=0.01,residual=on,warmup=0,ladder=0,dense_below=0"},
+        {"gtopk:0.001,putback=paper", "gtopk:density=0.001,putback=paper,residual=on,"
+                                      "warmup=0,ladder=0,dense_below=0"},
+        {"drop:0.99,threshold=tensor",
+         "drop:rate=0.99,threshold=tensor,residual=on,warmup=0,ladder=0,dense_below=0"},
+        {"qsgd:4",
+         "qsgd:bits=4,bucket=512,norm=max,residual=off,warmup=0,dense_below=0,"
+         "seed=0"},
+        {"a2sgd", "a2sgd:resync=0"},
+        {"local:16", "local:every=16,grow=1,start=0,average=none"},
+        {"local:grow,grow=2,average=polyak",
+         "local:every=grow,grow=2,start=0,average=polyak"},
+        {"oneshot", "oneshot:average=none"},
+        {"spa:8", "spa:chunks=8"},
+        {"pqasgd:8,4", "pqasgd:every=8,bits=4,bucket=512,norm=max,residual=off,seed=0"},
+        {"gtopk:0.001+q:4,norm=l2",
+         "gtopk:density=0.001,putback=keep,residual=on,warmup=0,ladder=0,dense_below=0+"
+         "q:bits=4,bucket=512,norm=l2,seed=0"},
+        {"local:16+topk:1e-2+bf16",
+         "local:every=16,grow=1,start=0,average=none+topk:density=0.01,residual=on,"
+         "warmup=0,ladder=0,dense_below=0+bf16"},
+        {"drop:0.9+1bit",
+         "drop:rate=0.9,threshold=global,residual=on,warmup=0,ladder=0,"
+         "dense_below=0+1bit:centre=mean"},
+        {"topk:0.1+2bit+momentum:0.9", "topk:density=0.1,residual=on,warmup=0,ladder=0,"
+                                       "dense_below=0+2bit:centre=mean+"
+                                       "momentum:momentum=0.9,clip=0,mask=on"},
+    };
+    char text[256], again[256];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        assert_run_ok(gw_spec_check(pairs[i][0], text, sizeof text));
+        assert_string_equal(text, pairs[i][1]);
+        assert_run_ok(gw_spec_check(text, again, sizeof again));
+        assert_string_equal(again, text);
+    }
+}
+
+/* What is wrong, and the words that the message must hold. */
+static void test_refused(void **state)
+{
+    static const char *const table[][3] = {
+        {"", "''", "dense, none, topk"},
+        {"gtpok:0.1", "'gtpok'", "gtopk"},
+        {"topk", "density", "topk:0.01"},
+        {"topk:", "''", "density"},
+        {"topk:0", "'0'", "above 0, at most 1"},
+        {"topk:1.5", "'1.5'", "above 0, at most 1"},
+        {"topk:nan", "'nan'", "density"},
+        {"topk:0x1", "'0x1'", "density"},
+        {"topk:0.1,densty=2", "'densty'", "density, residual"},
+        {"topk:0.1,density=0.2", "density", "twice"},
+        {"topk:density=0.1,0.2", "'0.2'", "too many"},
+        {"topk:0.1,residual=maybe", "'maybe'", "off|on"},
+        {"dense:1", "'1'", "too many"},
+        {"qsgd:9", "'9'", "2 to 8, or 32"},
+        {"qsgd:1", "'1'", "2 to 8, or 32"},
+        {"qsgd:4.5", "'4.5'", "2 to 8, or 32"},
+        {"qsgd:4,bucket=12", "'12'", "multiple of 8"},
+        {"local:0", "'0'", "from 1, or grow"},
+        {"local:shrink", "'shrink'", "grow"},
+        {"local:-3", "'-3'", "grow"},
+        {"q:4", "'q'", "cannot come first"},
+        {"topk:0.1+local:4", "'local' belongs before 'topk'", ""},
+        {"topk:0.1+drop:0.9", "'topk' and 'drop'", "same question"},
+        {"a2sgd+q:4", "'a2sgd' stands alone", "'q'"},
+        {"local:4+a2sgd", "'a2sgd' stands alone", ""},
+        {"dense+1bit", "'1bit'", "topk, gtopk or drop"},
+        {"local:4+topk:0.1+momentum:0.9", "'momentum'", "of gradients"},
+        {"topk:0.1,residual=off+momentum:0.9", "'momentum'", "residual=on"},
+        {"topk:0.1+", "''", "topk"},
+        {"+topk:0.1", "''", "topk"},
+        {"local:2+topk:0.1+q:4+momentum:0.9+q:4", "'q'", "too many"},
+        {"topk:0.1 ", "'0.1 '", "density"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        if (gw_spec_check(table[i][0], NULL, 0) != GW_ERR_SPEC)
+            fail_msg("'%s' was accepted", table[i][0]);
+        for (int part = 1; part < 3; part++)
+            if (strstr(gw_error_message(), table[i][part]) == NULL)
+                fail_msg("'%s': '%s' lacks '%s'", table[i][0], gw_error_message(),
+                         table[i][part]);
+    }
+    assert_int_equal(gw_spec_check(NULL, NULL, 0), GW_ERR_SPEC);
+}
+
+static void test_off_is_dense(void **state)
+{
+    static const char *const off[] = {
+        "dense",        "topk:1",      "gtopk:1", "drop:0",      "qsgd:32",
+        "local:1",      "pqasgd:1,32", "spa:1",   "topk:1+q:32", "local:1+topk:1+q:32",
+        "local:1+dense"};
+    static const char *const on[] = {
+        "none",       "topk:0.5", "qsgd:8",     "local:2",     "oneshot",   "a2sgd",
+        "pqasgd:1,8", "spa:2",    "dense+bf16", "local:1+q:4", "local:grow"};
+    gwi_spec spec;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
+        assert_run_ok(gwi_spec_parse(off[i], &spec));
+        if (!gwi_spec_is_dense(&spec))
+            fail_msg("'%s' is not dense", off[i]);
+    }
+    for (size_t i = 0; i < sizeof on / sizeof *on; i++) {
+        assert_run_ok(gwi_spec_parse(on[i], &spec));
+        if (gwi_spec_is_dense(&spec))
+            fail_msg("'%s' is dense", on[i]);
+    }
+}
+
+static void test_answers(void **state)
+{
+    gwi_spec spec;
+
+    (void)state;
+    assert_run_ok(gwi_spec_parse("local:16+gtopk:0.01+q:4", &spec));
+    assert_int_equal(spec.what, GWI_WHAT_CHANGE);
+    assert_int_equal(spec.which, GWI_WHICH_TOPK);
+    assert_int_equal(spec.how, GWI_HOW_LEVELS);
+    assert_int_equal(spec.combine, GWI_COMBINE_TREE);
+    assert_int_equal(spec.opt.every, 16);
+    assert_int_equal(spec.opt.bits, 4);
+    assert_run_ok(gwi_spec_parse("local:8", &spec));
+    assert_int_equal(spec.what, GWI_WHAT_MODEL);
+    assert_run_ok(gwi_spec_parse("drop:0.75", &spec));
+    assert_true(spec.opt.density == 0.25);
+    assert_int_equal(spec.opt.residual, GWI_ON);
+    assert_run_ok(gwi_spec_parse("qsgd:4", &spec));
+    assert_int_equal(spec.opt.residual, GWI_OFF);
+    assert_int_equal(spec.opt.norm, GWI_NORM_MAX);
+}
+
+/* Any text gives a status and a message, and no text a crash. */
+static void test_random_text(void **state)
+{
+    static const char *const parts[] = {
+        "topk",  "local",   "q",    ":",    "+", ",",   "=",    "0.1",  "4",
+        "every", "density", "grow", "1bit", "-", "1e9", "bits", "\xff", " "};
+    uint64_t seed = test_seed();
+
+    (void)state;
+    for (uint64_t trial = 0; trial < 20000; trial++) {
+        char text[200] = "";
+        uint64_t pieces = test_random(seed, trial) % 12;
+        for (uint64_t i = 0; i < pieces; i++)
+            strcat(text, parts[test_random(seed + trial, i) % 18]);
+        gw_status st = gw_spec_check(text, NULL, 0);
+        assert_true(st == GW_OK || st == GW_ERR_SPEC);
+    }
+}
+
+/* A canonical text that does not fit is cut and ended. */
+static void test_cut(void **state)
+{
+    char text[8];
+
+    (void)state;
+    memset(text, 'x', sizeof text);
+    assert_run_ok(gw_spec_check("topk:0.01", text, 5));
+    assert_string_equal(text, "topk");
+    assert_int_equal(text[5], 'x');
+    assert_run_ok(gw_spec_check("topk:0.01", text, 0));
+}
+
+static void test_recipes(void **state)
+{
+    char text[64];
+
+    (void)state;
+    for (size_t i = 0; gw_recipe_name(i) != NULL; i++) {
+        assert_non_null(gw_recipe_summary(i));
+        assert_run_ok(gw_spec_check(gwi_stage_at(i)->example, NULL, 0));
+        snprintf(text, sizeof text, "%s", gwi_stage_at(i)->example);
+        assert_int_equal(strncmp(text, gw_recipe_name(i), strlen(gw_recipe_name(i))),
+                         0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_canonical),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_off_is_dense), cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_random_text),  cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_recipes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

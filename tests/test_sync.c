@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_sync.c - what a sync does around its method: settings compared, bad numbers
+ * named, skipped or ignored, bytes and steps counted, memory accounted for. */
+#define _GNU_SOURCE
+#include "support_ranks.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base.h"
+
+enum { FIRST = 60, SECOND = 20000, N = FIRST + SECOND };
+
+static gw_layout *two_tensors(void)
+{
+    gw_tensor t[] = {{.name = "first", .offset = 0, .rows = 6, .cols = 10},
+                     {.name = "second", .offset = FIRST, .rows = 1, .cols = SECOND}};
+    gw_layout *layout;
+
+    return gw_layout_new(&layout, t, 2) == GW_OK ? layout : NULL;
+}
+
+/* ---- layouts ----------------------------------------------------------------------
+ */
+
+static void test_layout(void **state)
+{
+    gw_layout *l = two_tensors();
+
+    (void)state;
+    assert_int_equal(gw_layout_floats(l), N);
+    assert_int_equal(gw_layout_tensors(l), 2);
+    assert_string_equal(gw_layout_tensor(l, 1)->name, "second");
+    assert_null(gw_layout_tensor(l, 2));
+    gw_layout_free(l);
+    gw_layout_free(NULL);
+}
+
+static void test_bad_layouts(void **state)
+{
+    gw_tensor bad[][2] = {
+        {{.name = "a", .offset = 1, .rows = 1, .cols = 1}, {.rows = 1, .cols = 1}},
+        {{.name = "a", .rows = 2, .cols = 2},
+         {.name = "b", .offset = 3, .rows = 1, .cols = 1}},
+        {{.name = "a", .rows = 2, .cols = 2},
+         {.name = "b", .offset = 5, .rows = 1, .cols = 1}},
+        {{.name = "a", .rows = 0, .cols = 2}, {.name = "b", .rows = 1, .cols = 1}},
+        {{.name = "a", .rows = SIZE_MAX, .cols = 2},
+         {.name = "b", .rows = 1, .cols = 1}},
+    };
+    gw_layout *l;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(gw_layout_new(&l, bad[i], 2), GW_ERR_ARG);
+        assert_null(l);
+    }
+    assert_int_equal(gw_layout_new(&l, NULL, 0), GW_ERR_ARG);
+}
+
+/* ---- dense and none
+ * ------------------------------------------------------------------ */
+
+static gw_status averages_body(gw_comm *c, void *arg)
+{
+    const char *spec = arg;
+    int p = gw_comm_workers(c), r = gw_comm_rank(c), dense = strcmp(spec, "none") != 0;
+    gw_layout *layout = two_tensors();
+    float *g = malloc(N * sizeof *g);
+    gw_sync *sync;
+
+    PASS_ON(gw_sync_new(&sync, spec, layout, c, NULL));
+    gw_layout_free(layout);
+    for (int step = 1; step <= 3; step++) {
+        for (size_t i = 0; i < N; i++)
+            g[i] = (float)(r + 1) * (float)(i % 50);
+        PASS_ON(gw_sync_gradient(sync, g));
+        PASS_ON(gw_sync_model(sync, g));
+        for (size_t i = 0; i < N; i++) {
+            float expected =
+                (dense ? (float)(p + 1) / 2 : (float)(r + 1)) * (float)(i % 50);
+            REQUIRE(fabsf(g[i] - expected) <= 1e-4f * expected, "%zu: %g", i,
+                    (double)g[i]);
+        }
+    }
+    gw_stats s = gw_sync_stats(sync);
+    REQUIRE(s.steps == 3 && s.skipped == 0, "%llu steps", (unsigned long long)s.steps);
+    REQUIRE((s.bytes_sent > 0) == (dense && p > 1), "bytes sent");
+    REQUIRE(gw_sync_keeps_equal(sync) == (dense || p == 1), "keeps equal");
+    gw_sync_free(sync);
+    free(g);
+    return GW_OK;
+}
+
+static void test_averages(void **state)
+{
+    static const char *const off[] = {
+        "dense",  "none",    "topk:1",  "gtopk:density=1",
+        "drop:0", "qsgd:32", "local:1", "local:1+topk:1+q:32"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++)
+        for (int workers = 1; workers <= 5; workers++)
+            assert_run_ok(ranks_run(RANKS_THREADS, workers, averages_body,
+                                    (void *)(uintptr_t)off[i]));
+}
+
+/* ---- what must be the same on all workers
+ * ---------------------------------------------- */
+
+static gw_status mismatch_body(gw_comm *c, void *arg)
+{
+    const int *what = arg;
+    bool odd = gw_comm_rank(c) == 2;
+    gw_tensor t = {.name = *what == 2 && odd ? "other" : "t", .rows = 2, .cols = 5};
+    gw_sync_options opt = {.struct_size = sizeof opt,
+                           .seed = *what == 3 && odd ? 5 : 4};
+    gw_layout *layout;
+    gw_sync *sync;
+
+    if (*what == 1 && odd)
+        t.cols = 6;
+    if (*what == 4 && odd)
+        opt.nonfinite = GW_NONFINITE_SKIP;
+    PASS_ON(gw_layout_new(&layout, &t, 1));
+    gw_status st =
+        gw_sync_new(&sync, *what == 0 && odd ? "none" : "dense", layout, c, &opt);
+    gw_layout_free(layout);
+    REQUIRE(st == GW_ERR_MISMATCH && sync == NULL, "worker %d got %s", gw_comm_rank(c),
+            gw_status_name(st));
+    return gw_comm_rank(c) == 0 ? st : GW_OK;
+}
+
+static void test_mismatch(void **state)
+{
+    static const char *const expected[] = {"'none'", "12", "tensors", "seed", "NaN"};
+
+    (void)state;
+    for (int what = 0; what < 5; what++) {
+        assert_int_equal(ranks_run(RANKS_THREADS, 3, mismatch_body, &what),
+                         GW_ERR_MISMATCH);
+        assert_non_null(strstr(gw_error_message(), expected[what]));
+        assert_non_null(strstr(gw_error_message(), "worker 2"));
+    }
+}
+
+/* ---- NaN and infinity
+ * --------------------------------------------------------------------- */
+
+typedef struct bad_number {
+    gw_nonfinite rule;
+    float value;
+    size_t at, n;
+    gw_status expected;
+} bad_number;
+
+static gw_status bad_number_body(gw_comm *c, void *arg)
+{
+    const bad_number *b = arg;
+    gw_sync_options opt = {.struct_size = sizeof opt, .nonfinite = b->rule};
+    gw_tensor t[] = {{.name = "first", .rows = 1, .cols = 50},
+                     {.name = "second", .offset = 50, .rows = 1, .cols = b->n - 50}};
+    gw_layout *layout;
+    gw_sync *sync;
+    float *g = calloc(b->n, sizeof *g);
+
+    PASS_ON(gw_layout_new(&layout, t, 2));
+    PASS_ON(gw_sync_new(&sync, "dense", layout, c, &opt));
+    gw_layout_free(layout);
+    PASS_ON(gw_sync_gradient(sync, g));
+    if (gw_comm_rank(c) == 1)
+        g[b->at] = b->value;
+    gw_status st = gw_sync_gradient(sync, g);
+    uint64_t skipped = gw_sync_stats(sync).skipped;
+    gw_sync_free(sync);
+    free(g);
+    REQUIRE(st == b->expected, "worker %d got %s", gw_comm_rank(c), gw_status_name(st));
+    REQUIRE(skipped == (st == GW_SKIPPED), "skipped %llu", (unsigned long long)skipped);
+    return st == GW_ERR_NUMBER ? st : GW_OK;
+}
+
+static void test_bad_numbers(void **state)
+{
+    const float values[] = {NAN, -NAN, INFINITY, -INFINITY};
+    const size_t lengths[] = {100, 100000};
+
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        bad_number b = {GW_NONFINITE_STOP, values[i % 4], 70, lengths[i / 4],
+                        GW_ERR_NUMBER};
+        assert_int_equal(ranks_run(RANKS_THREADS, 4, bad_number_body, &b),
+                         GW_ERR_NUMBER);
+        assert_string_equal(gw_error_message(), "the gradient of worker 1 holds NaN or "
+                                                "infinity in tensor 'second' (step 2)");
+        b.rule = GW_NONFINITE_SKIP;
+        b.expected = GW_SKIPPED;
+        assert_run_ok(ranks_run(RANKS_THREADS, 4, bad_number_body, &b));
+        b.rule = GW_NONFINITE_IGNORE;
+        b.expected = GW_OK;
+        assert_run_ok(ranks_run(RANKS_THREADS, 4, bad_number_body, &b));
+    }
+}
+
+/* ---- memory
+ * --------------------------------------------------------------------------------- */
+
+static gw_status memory_body(gw_comm *c, void *arg)
+{
+    gw_layout *layout = two_tensors();
+    float *g = calloc(N, sizeof *g);
+    gw_sync *sync = NULL;
+    size_t steady = 0;
+
+    (void)arg;
+    /* With one worker nothing is waited for, so each allocation can fail in turn. */
+    for (size_t k = 0; gw_comm_workers(c) == 1 && sync == NULL; k++) {
+        gwi_alloc_fail_at(k);
+        gw_status st = gw_sync_new(&sync, "dense", layout, c, NULL);
+        gwi_alloc_fail_at((size_t)-1);
+        REQUIRE(st == (sync != NULL ? GW_OK : GW_ERR_NOMEM), "%s", gw_status_name(st));
+    }
+    if (sync == NULL)
+        PASS_ON(gw_sync_new(&sync, "dense", layout, c, NULL));
+    for (int step = 0; step < 5; step++) {
+        PASS_ON(gw_sync_gradient(sync, g));
+        if (step == 0)
+            steady = gwi_alloc_count();
+    }
+    REQUIRE(gwi_alloc_count() == steady, "a step after the first allocates");
+    gw_sync_free(sync);
+    gw_layout_free(layout);
+    free(g);
+    return GW_OK;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    assert_run_ok(ranks_run(RANKS_THREADS, 1, memory_body, NULL));
+    assert_run_ok(ranks_run(RANKS_THREADS, 3, memory_body, NULL));
+}
+
+static void test_wrong_use(void **state)
+{
+    gw_sync *sync = (gw_sync *)1;
+
+    (void)state;
+    assert_int_equal(gw_sync_new(&sync, "dense", NULL, NULL, NULL), GW_ERR_ARG);
+    assert_null(sync);
+    gw_sync_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_layout),      cmocka_unit_test(test_bad_layouts),
+        cmocka_unit_test(test_averages),    cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_bad_numbers), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_wrong_use),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
