@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fuzz_values.c - any bytes as a message, all the way to floats: what opens can be
+ * decoded by the kernels of its coding. */
+#include "kernels/bf16.h"
+#include "kernels/centres.h"
+#include "kernels/levels.h"
+#include "wire/wire.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
+static void decode_levels(const gwi_wire_view *v, float *out)
+{
+    gwi_levels_format format = {v->form.bits, v->form.group, GWI_NORM_L2};
+    float *norms = malloc(4 * (v->scale_count + 1));
+
+    if (norms == NULL)
+        abort();
+    gwi_wire_get_f32(norms, v->scales, v->scale_count);
+    gwi_levels_decode(gwi_levels(), &format, v->values, norms, out, v->form.k);
+    free(norms);
+}
+
+static void decode_centres(const gwi_wire_view *v, float *out)
+{
+    gwi_centres centres = {v->form.bits, {0, 0}, 0, 0};
+
+    /* Centres of columns need a layout. */
+    if (v->scale_count > v->form.bits)
+        return;
+    gwi_wire_get_f32(centres.centre, v->scales, v->scale_count);
+    gwi_centres_decode(&centres, v->values, v->form.k, out);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    gwi_wire_view v;
+
+    if (gwi_wire_open(&v, data, len) != GW_OK)
+        return 0;
+    float *out = malloc(4 * ((size_t)v.form.k + 1));
+    if (out == NULL)
+        abort();
+    switch (v.form.coding) {
+    case GWI_WIRE_F32:
+        gwi_wire_get_f32(out, v.values, v.form.k);
+        break;
+    case GWI_WIRE_BF16:
+        gwi_bf16_decode(gwi_bf16(), v.values, out, v.form.k);
+        break;
+    case GWI_WIRE_LEVELS:
+        decode_levels(&v, out);
+        break;
+    case GWI_WIRE_CENTRES:
+        decode_centres(&v, out);
+        break;
+    }
+    free(out);
+    return 0;
+}

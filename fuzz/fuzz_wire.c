@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fuzz_wire.c - any bytes as a message: opened, described, its positions read; and
+ * what was understood, written again, is understood the same. */
+#include "wire/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
+static void demand(int truth)
+{
+    if (!truth)
+        abort();
+}
+
+static void write_again(const gwi_wire_view *v, const uint32_t *positions)
+{
+    size_t bound = gwi_wire_bound(&v->form);
+    uint8_t *msg = malloc(bound);
+    uint32_t *back = malloc(4 * ((size_t)v->form.k + 1));
+    gwi_wire_writer w;
+    gwi_wire_view again;
+
+    demand(msg != NULL && back != NULL);
+    demand(gwi_wire_begin(&w, &v->form, msg, bound) == GW_OK);
+    memcpy(w.scales, v->scales, 4 * v->scale_count);
+    memcpy(w.values, v->values, v->values_len);
+    if (v->form.kind == GWI_WIRE_SPARSE)
+        demand(gwi_wire_put_positions(&w, positions) == GW_OK);
+    demand(w.len <= bound && gwi_wire_open(&again, msg, w.len) == GW_OK);
+    demand(gwi_wire_expect(&again, &v->form) == GW_OK && again.form.k == v->form.k &&
+           again.form.group == v->form.group);
+    demand(memcmp(again.scales, v->scales, 4 * v->scale_count) == 0);
+    demand(memcmp(again.values, v->values, v->values_len) == 0);
+    if (v->form.kind == GWI_WIRE_SPARSE) {
+        demand(gwi_wire_get_positions(&again, back, v->form.k) == GW_OK);
+        demand(memcmp(back, positions, 4 * (size_t)v->form.k) == 0);
+    }
+    free(back);
+    free(msg);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    char text[256];
+    gwi_wire_view v;
+    gw_status st;
+
+    gwi_wire_describe(data, len, text, sizeof text);
+    if (gwi_wire_open(&v, data, len) != GW_OK) {
+        demand(gwi_wire_check(data, len) == GW_ERR_DATA);
+        return 0;
+    }
+    /* An opened message has no more values than its length allows. */
+    demand(v.form.k <= 8 * len);
+    uint32_t *positions = malloc(4 * ((size_t)v.form.k + 1));
+    demand(positions != NULL);
+    st = GW_OK;
+    if (v.form.kind == GWI_WIRE_SPARSE)
+        st = gwi_wire_get_positions(&v, positions, v.form.k);
+    demand(st == gwi_wire_check(data, len));
+    if (st == GW_OK)
+        write_again(&v, positions);
+    free(positions);
+    return 0;
+}

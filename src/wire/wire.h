@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * wire.h - messages between workers, as docs/format.md fixes them byte by byte.
+ *
+ *     | header, 16 bytes | group, 4 | scales, f32 | values | positions |
+ *
+ * The group and the scales exist where the coding of the values has them, the
+ * positions in sparse messages. Everything but the positions has a length that
+ * follows from the header and the group, so these come last and need none.
+ *
+ * The wire knows containers and positions. What scales and packed values mean is
+ * the business of kernels/: encoders write them straight into the message, where
+ * gwi_wire_begin() says, and decoders read them where gwi_wire_open() says.
+ * Nothing here allocates. */
+#ifndef GWI_WIRE_H
+#define GWI_WIRE_H
+
+#include "base.h"
+#include "wire/index_coder.h"
+
+enum { GWI_WIRE_VERSION = 1, GWI_WIRE_HEADER_LEN = 16 };
+
+typedef enum gwi_wire_kind {
+    GWI_WIRE_DENSE = 1,    /* all n values */
+    GWI_WIRE_SPARSE = 2,   /* k of n values and their positions */
+    GWI_WIRE_TWO_MEANS = 3 /* two f32 that stand for all n */
+} gwi_wire_kind;
+
+typedef enum gwi_wire_coding {
+    GWI_WIRE_F32 = 0,
+    GWI_WIRE_BF16 = 1,
+    GWI_WIRE_LEVELS = 2, /* kernels/levels.h: a norm per bucket, packed levels */
+    GWI_WIRE_CENTRES = 3 /* kernels/centres.h: centres, packed sign and choice */
+} gwi_wire_coding;
+
+/* What a message says about itself. */
+typedef struct gwi_wire_form {
+    gwi_wire_kind kind;
+    gwi_wire_coding coding;
+    unsigned bits;  /* per value: levels 2 to 8, centres 1 or 2, otherwise 0 */
+    uint32_t group; /* levels: entries per bucket; centres: how many; else 0 */
+    uint32_t n;     /* floats in the vector that the message is about */
+    uint32_t k;     /* values in it: n if dense, 2 if two means */
+    uint32_t step;  /* of the sender, modulo 2^32 */
+} gwi_wire_form;
+
+/* The longest message of this form, whatever is in it; a form that no message
+ * can have gives 0. A sparse one ends in 8 bytes that are never sent. */
+size_t gwi_wire_bound(const gwi_wire_form *form);
+
+/* ---- writing --------------------------------------------------------------- */
+
+/* A message being written: where its parts go. */
+typedef struct gwi_wire_writer {
+    gwi_wire_form form;
+    uint8_t *scales; /* scale_count little-endian f32 */
+    size_t scale_count;
+    uint8_t *values; /* values_len bytes; unused bits of the last must be 0 */
+    size_t values_len;
+    uint8_t *positions;
+    size_t len; /* of the message; of a sparse one up to its positions */
+} gwi_wire_writer;
+
+/* Writes the header into msg and sets up writer, so that the caller can fill the
+ * scales and the values in place. The message is then writer->len bytes long,
+ * unless it is sparse. GW_ERR_ARG for a form that no message can have,
+ * GW_ERR_SPACE if cap is below gwi_wire_bound(form). */
+gw_status gwi_wire_begin(gwi_wire_writer *writer, const gwi_wire_form *form,
+                         uint8_t *msg, size_t cap);
+
+/* Appends the k positions of a sparse message, in the order of its values, and
+ * adds their length to writer->len. GW_ERR_ARG if they do not ascend below n. */
+gw_status gwi_wire_put_positions(gwi_wire_writer *writer, const uint32_t *positions);
+
+/* ---- reading --------------------------------------------------------------- */
+
+/* A message that was opened: where its parts are. */
+typedef struct gwi_wire_view {
+    gwi_wire_form form;
+    const uint8_t *scales; /* scale_count little-endian f32 */
+    size_t scale_count;
+    const uint8_t *values;
+    size_t values_len;
+    const uint8_t *positions; /* not yet checked */
+    size_t positions_len;
+} gwi_wire_view;
+
+/* Opens len bytes that may be anything: checks the header, the length, the zero
+ * bits after packed values, and that the norms of levels are finite and not
+ * negative. f32, bf16 and centres may be any numbers. GW_ERR_DATA says what is
+ * wrong; *view is then undefined. */
+gw_status gwi_wire_open(gwi_wire_view *view, const uint8_t *msg, size_t len);
+
+/* Checks that an opened message is the one expected: of the same step, kind,
+ * coding, bits, bucket and n, and with at most want->k values. How many centres
+ * there are depends on the positions, and is for those who decode them to check.
+ * GW_ERR_DATA says what differs. */
+gw_status gwi_wire_expect(const gwi_wire_view *view, const gwi_wire_form *want);
+
+/* Reads the k positions of a sparse message at once; gwi_index_next() reads them
+ * in blocks. GW_ERR_DATA if there are more than cap or they are malformed. */
+gw_status gwi_wire_get_positions(const gwi_wire_view *view, uint32_t *positions,
+                                 size_t cap);
+
+/* Begins to read the positions of an opened message in blocks. */
+void gwi_wire_start_positions(const gwi_wire_view *view, gwi_index_reader *reader);
+
+/* Whether len bytes are a message in every respect, positions included. */
+gw_status gwi_wire_check(const uint8_t *msg, size_t len);
+
+/* Writes one line about a message, or about what is wrong with it, to text, cut
+ * to cap bytes with its final 0. Returns text. */
+char *gwi_wire_describe(const uint8_t *msg, size_t len, char *text, size_t cap);
+
+/* ---- arrays of floats ------------------------------------------------------ */
+
+/* n floats to and from the bytes of a message, for scales and values of f32. */
+void gwi_wire_put_f32(uint8_t *to, const float *from, size_t n);
+void gwi_wire_get_f32(float *to, const uint8_t *from, size_t n);
+
+#endif

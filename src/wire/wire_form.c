@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * wire_form.c - which forms a message can have, how long it then is. */
+#include "wire/wire_form.h"
+
+/* Of a bucket of levels, as in kernels/levels.h. */
+enum { BUCKET_UNIT = 8, BUCKET_MAX = 1 << 30 };
+
+const char *gwi_wire_kind_name(gwi_wire_kind kind)
+{
+    switch (kind) {
+    case GWI_WIRE_DENSE:
+        return "dense";
+    case GWI_WIRE_SPARSE:
+        return "sparse";
+    case GWI_WIRE_TWO_MEANS:
+        return "two means";
+    }
+    return "unknown";
+}
+
+const char *gwi_wire_coding_name(gwi_wire_coding coding)
+{
+    switch (coding) {
+    case GWI_WIRE_F32:
+        return "f32";
+    case GWI_WIRE_BF16:
+        return "bf16";
+    case GWI_WIRE_LEVELS:
+        return "levels";
+    case GWI_WIRE_CENTRES:
+        return "centres";
+    }
+    return "unknown";
+}
+
+static gw_status check_count(const gwi_wire_form *f, gw_status status)
+{
+    switch (f->kind) {
+    case GWI_WIRE_DENSE:
+        return f->k == f->n
+                   ? GW_OK
+                   : gw_fail(status, "dense message of n=%u has %u values", f->n, f->k);
+    case GWI_WIRE_SPARSE:
+        return f->k <= f->n ? GW_OK
+                            : gw_fail(status, "sparse message of n=%u has %u values",
+                                      f->n, f->k);
+    case GWI_WIRE_TWO_MEANS:
+        return f->k == 2 && f->coding == GWI_WIRE_F32
+                   ? GW_OK
+                   : gw_fail(status, "two means are 2 values of f32, not %u of %s",
+                             f->k, gwi_wire_coding_name(f->coding));
+    }
+    return gw_fail(status, "kind %u of message is not known", (unsigned)f->kind);
+}
+
+/* Two bits choose between two centres. One bit has one for all values, or one for
+ * each matrix column that has a value: never more than there are values. */
+static gw_status check_centres(const gwi_wire_form *f, gw_status status)
+{
+    uint32_t most = f->bits == 2 ? 2 : f->k > 1 ? f->k : 1;
+    uint32_t least = f->bits == 2 ? 2 : f->k > 0;
+
+    if (f->group < least || f->group > most)
+        return gw_fail(status, "%u centres for %u values of %u bits", f->group, f->k,
+                       f->bits);
+    return GW_OK;
+}
+
+static gw_status check_group(const gwi_wire_form *f, gw_status status)
+{
+    if (f->coding == GWI_WIRE_CENTRES)
+        return check_centres(f, status);
+    if (f->coding == GWI_WIRE_LEVELS &&
+        (f->group == 0 || f->group % BUCKET_UNIT != 0 || f->group > BUCKET_MAX))
+        return gw_fail(status, "bucket of %u entries: not a multiple of %d up to 2^30",
+                       f->group, BUCKET_UNIT);
+    if (f->coding != GWI_WIRE_LEVELS && f->group != 0)
+        return gw_fail(status, "group %u with values of %s", f->group,
+                       gwi_wire_coding_name(f->coding));
+    return GW_OK;
+}
+
+static gw_status check_coding(const gwi_wire_form *f, gw_status status)
+{
+    unsigned low = 0, high = 0;
+
+    switch (f->coding) {
+    case GWI_WIRE_F32:
+    case GWI_WIRE_BF16:
+        break;
+    case GWI_WIRE_LEVELS:
+        low = 2, high = 8;
+        break;
+    case GWI_WIRE_CENTRES:
+        low = 1, high = 2;
+        break;
+    default:
+        return gw_fail(status, "coding %u of values is not known", (unsigned)f->coding);
+    }
+    if (f->bits < low || f->bits > high)
+        return gw_fail(status, "%s of %u bits, not %u to %u",
+                       gwi_wire_coding_name(f->coding), f->bits, low, high);
+    return GW_OK;
+}
+
+gw_status gwi_wire_form_check(const gwi_wire_form *form, gw_status status)
+{
+    GWI_TRY(check_coding(form, status));
+    GWI_TRY(check_count(form, status));
+    return check_group(form, status);
+}
+
+gwi_wire_parts gwi_wire_form_parts(const gwi_wire_form *form)
+{
+    gwi_wire_parts parts = {0, 0, 0, 0};
+    uint64_t k = form->k;
+
+    switch (form->coding) {
+    case GWI_WIRE_F32:
+        parts.values_len = 4 * k;
+        break;
+    case GWI_WIRE_BF16:
+        parts.values_len = 2 * k;
+        break;
+    case GWI_WIRE_LEVELS:
+        parts.scale_count = (k + form->group - 1) / form->group;
+        parts.values_len = (k * form->bits + 7) / 8;
+        break;
+    case GWI_WIRE_CENTRES:
+        parts.scale_count = form->group;
+        parts.values_len = (k * form->bits + 7) / 8;
+        break;
+    }
+    parts.group_len = gwi_wire_has_group(form->coding) ? GWI_WIRE_GROUP_LEN : 0;
+    parts.fixed_len = GWI_WIRE_HEADER_LEN + parts.group_len + 4 * parts.scale_count +
+                      parts.values_len;
+    return parts;
+}
+
+size_t gwi_wire_bound(const gwi_wire_form *form)
+{
+    uint64_t len;
+
+    if (gwi_wire_form_check(form, GW_ERR_ARG) != GW_OK)
+        return 0;
+    len = gwi_wire_form_parts(form).fixed_len;
+    if (form->kind == GWI_WIRE_SPARSE)
+        len += gwi_index_bound(form->n, form->k);
+    /* On a machine of 32 bits: more than any buffer has. */
+    return len < SIZE_MAX ? (size_t)len : SIZE_MAX;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * wire_form.h - which forms a message can have, and how long its parts then are.
+ * Between the files of wire/ alone. */
+#ifndef GWI_WIRE_FORM_H
+#define GWI_WIRE_FORM_H
+
+#include "wire/wire.h"
+
+enum {
+    /* The first byte of a message: the upper half says gradwire, the lower the
+     * version. */
+    GWI_WIRE_MAGIC = 0xd0,
+    GWI_WIRE_GROUP_LEN = 4
+};
+
+typedef struct gwi_wire_parts {
+    uint64_t group_len, scale_count, values_len;
+    uint64_t fixed_len; /* everything but the positions */
+} gwi_wire_parts;
+
+/* GW_OK if a message can have this form, otherwise `status` with a message. */
+gw_status gwi_wire_form_check(const gwi_wire_form *form, gw_status status);
+
+/* The lengths of the parts of a message of a form that was checked. */
+gwi_wire_parts gwi_wire_form_parts(const gwi_wire_form *form);
+
+/* Whether values of this coding come with a group and scales. */
+static inline int gwi_wire_has_group(gwi_wire_coding coding)
+{
+    return coding == GWI_WIRE_LEVELS || coding == GWI_WIRE_CENTRES;
+}
+
+/* "sparse", "levels"; "unknown" for a number that is none. */
+const char *gwi_wire_kind_name(gwi_wire_kind kind);
+const char *gwi_wire_coding_name(gwi_wire_coding coding);
+
+#endif

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""wire_decoder.py - a slow decoder of gradwire messages, written from docs/format.md.
+
+It shares nothing with the C library, so that a mistake in either, or in the page,
+shows as a difference.
+"""
+import struct
+
+KINDS = {1: "dense", 2: "sparse", 3: "two means"}
+CODINGS = {0: "f32", 1: "bf16", 2: "levels", 3: "centres"}
+BLOCK = 128
+
+
+class Malformed(Exception):
+    """The bytes are not a message."""
+
+
+def require(truth, what):
+    if not truth:
+        raise Malformed(what)
+
+
+def to_f32(x):
+    """The nearest float of 32 bits."""
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+class Bits:
+    """Bits of a part, from the lowest of the first byte on."""
+
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def take(self, count):
+        require(self.at + count <= 8 * len(self.data), "bits end early")
+        x = 0
+        for i in range(count):
+            x |= (self.data[self.at // 8] >> self.at % 8 & 1) << i
+            self.at += 1
+        return x
+
+    def end(self):
+        require((self.at + 7) // 8 == len(self.data), "bytes left over")
+        require(self.take(8 * len(self.data) - self.at) == 0, "bits left over are not 0")
+
+
+class Bytes:
+    """Parts of a message, one after the other."""
+
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def take(self, length):
+        require(self.at + length <= len(self.data), "message ends early")
+        self.at += length
+        return self.data[self.at - length : self.at]
+
+    def numbers(self, letter, count):
+        part = self.take(count * struct.calcsize("<" + letter))
+        return list(struct.unpack("<%d%s" % (count, letter), part))
+
+
+def read_gaps(bits, count):
+    r, flag = bits.take(5), bits.take(1)
+    gaps = [bits.take(r) for _ in range(count)]
+    for i in range(count):
+        while bits.take(1) == 0:
+            gaps[i] += 1 << r
+    last = -1
+    for _ in range(bits.take(7) + 1 if flag else 0):
+        place, width = bits.take(7), bits.take(5) + 1
+        require(last < place < count, "places of long gaps do not ascend")
+        gaps[place] += bits.take(width)
+        last = place
+    return gaps
+
+
+def read_positions(data, n, k):
+    bits, positions, following = Bits(data), [], 0
+    while len(positions) < k:
+        for gap in read_gaps(bits, min(BLOCK, k - len(positions))):
+            positions.append(following + gap)
+            following = positions[-1] + 1
+    bits.end()
+    require(following <= n, "a position is not below n")
+    return positions
+
+
+def read_codes(part, k, width):
+    bits = Bits(part)
+    codes = [bits.take(width) for _ in range(k)]
+    bits.end()
+    return codes
+
+
+def levels_to_values(codes, width, norms, bucket):
+    top = 2 ** (width - 1) - 1
+    units = [to_f32(norm / top) for norm in norms]
+    signed = [code - 2**width if code > top else code for code in codes]
+    return [to_f32(units[i // bucket] * c) for i, c in enumerate(signed)]
+
+
+def which_centre(codes, centres, positions, cols):
+    """The number of the centre of each value; cols is for one centre per column."""
+    if len(centres) <= 2 and cols is None:
+        return [code >> 1 for code in codes]
+    present = sorted({p % cols for p in positions})
+    require(len(present) == len(centres), "not one centre per column")
+    return [present.index(p % cols) for p in positions]
+
+
+def check_form(kind, coding, width, n, k):
+    require(kind in KINDS, "kind %d" % kind)
+    require(coding in CODINGS, "coding %d" % coding)
+    lowest, highest = {2: (2, 8), 3: (1, 2)}.get(coding, (0, 0))
+    require(lowest <= width <= highest, "%d bits" % width)
+    require(kind != 1 or k == n, "dense with k != n")
+    require(kind != 2 or k <= n, "sparse with k > n")
+    require(kind != 3 or (k == 2 and coding == 0), "two means are two f32")
+
+
+def check_group(coding, width, k, group):
+    if coding == 2:
+        require(group % 8 == 0 and 8 <= group <= 2**30, "bucket of %d" % group)
+    elif width == 2:
+        require(group == 2, "two bits have two centres")
+    else:
+        require(min(k, 1) <= group <= max(k, 1), "%d centres" % group)
+
+
+def read_scales(parts, coding, width, k):
+    """The group and the scales of levels and centres."""
+    group = parts.numbers("I", 1)[0]
+    check_group(coding, width, k, group)
+    count = -(-k // group) if coding == 2 else group
+    raw = parts.take(4 * count)
+    if coding == 2:
+        for (x,) in struct.iter_unpack("<I", raw):
+            require(x < 0x7F800000, "a norm is negative or not finite")
+    return group, list(struct.unpack("<%df" % count, raw))
+
+
+def decode(message, cols=None):
+    """What a message says, as a dict; Malformed if it says nothing.
+
+    cols is the number of columns where there is one centre per column, for a
+    layout of one matrix that fills the whole vector."""
+    parts = Bytes(message)
+    magic, kind, coding, width = parts.take(4) if len(message) >= 16 else (0, 0, 0, 0)
+    require(magic == 0xD1, "not a message of version 1")
+    step, n, k = parts.numbers("I", 3)
+    check_form(kind, coding, width, n, k)
+    group, scales, codes, positions = 0, [], [], []
+    if coding == 0:
+        values = parts.numbers("f", k)
+    elif coding == 1:
+        raw = parts.numbers("H", k)
+        values = [struct.unpack("<f", struct.pack("<I", x << 16))[0] for x in raw]
+    else:
+        group, scales = read_scales(parts, coding, width, k)
+        codes = read_codes(parts.take((k * width + 7) // 8), k, width)
+    rest = message[parts.at :]
+    require(kind == 2 or not rest, "bytes after the last value")
+    if kind == 2:
+        positions = read_positions(rest, n, k)
+    if coding == 2:
+        values = levels_to_values(codes, width, scales, group)
+    if coding == 3:
+        centres = which_centre(codes, scales, positions, cols)
+        values = [-scales[c] if code & 1 else scales[c] for code, c in zip(codes, centres)]
+    return {"kind": KINDS[kind], "coding": CODINGS[coding], "bits": width, "group": group,
+            "n": n, "k": k, "step": step, "positions": positions, "values": values}
