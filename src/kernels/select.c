@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * select.c - exact selection in one pass.
+ *
+ * The k-th largest magnitude of one step is close to that of the step before.
+ * So the pass that adds the gradient also moves everything above a little less
+ * than the last threshold out of r, into a list of candidates:
+ *
+ *     r, g  --collect-->  candidates (somewhat more than k)  --k largest-->  out
+ *                                     the others go back to r
+ *
+ * The guess decides only how long this takes. Too high, and fewer than k
+ * candidates are found: they go back, and r is searched again with a lower one.
+ * Too low, and the list fills up: the k largest of it stay, the others go back,
+ * and only what is larger than those k is collected from there on. */
+#include "kernels/select.h"
+
+#include "kernels/vector.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+/* Candidates beyond 2k for which there is room, so that for small k the list is
+ * not thinned out all the time. */
+enum { SPARE = 4096 };
+
+/* Below this many floats a second thread is not worth waking. */
+enum { SHARED_MIN = 1 << 19 };
+
+int32_t gwi_magnitude_key(float x)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    bits &= 0x7fffffff;
+    return bits > GWI_KEY_NAN ? GWI_KEY_NAN : (int32_t)bits;
+}
+
+static float key_magnitude(int32_t key)
+{
+    float x;
+
+    if (key == GWI_KEY_NAN)
+        key = 0x7fc00000; /* the quiet one */
+    memcpy(&x, &key, sizeof x);
+    return x;
+}
+
+/* The bound for collect() above which only larger keys lie. Nothing is larger
+ * than NaN, though its bits may be. */
+static int32_t above_key(int32_t key)
+{
+    return key == GWI_KEY_NAN ? INT32_MAX : key;
+}
+
+/* The highest digit at which counting down from the top reaches *k, which is
+ * reduced by what lies above that digit. */
+static uint32_t count_down(const uint32_t *count, uint32_t digit, size_t *k)
+{
+    for (; count[digit] < *k; digit--)
+        *k -= count[digit];
+    return digit;
+}
+
+/* One histogram per digit of the key, from the top. What has other digits before
+ * goes to one of several bins past the end: a branch would be mispredicted, and a
+ * single bin would make each count wait for the one before. */
+int32_t gwi_nth_key(const float *value, size_t n, size_t k, size_t *ties)
+{
+    enum { BINS = 1 << 11, PAST = 8 };
+    static const struct {
+        int shift, width;
+    } digit[] = {{20, 11}, {9, 11}, {0, 9}};
+    uint32_t count[BINS + PAST], prefix = 0;
+
+    assert(k >= 1 && k <= n);
+    for (size_t d = 0; d < sizeof digit / sizeof *digit; d++) {
+        const int shift = digit[d].shift, width = digit[d].width;
+        const uint32_t last = (1u << width) - 1;
+        memset(count, 0, sizeof count);
+        for (size_t i = 0; i < n; i++) {
+            uint32_t key = (uint32_t)gwi_magnitude_key(value[i]);
+            uint32_t bin = key >> shift & last, past = BINS + i % PAST;
+            count[key >> shift >> width == prefix ? bin : past]++;
+        }
+        prefix = prefix << width | count_down(count, last, &k);
+    }
+    *ties = k;
+    return (int32_t)prefix;
+}
+
+static void put_back(const gwi_list *list, float *r)
+{
+    for (size_t i = 0; i < list->n; i++)
+        r[list->index[i]] = list->value[i];
+}
+
+/* Whether an entry with this key is among the largest, of which nth is the least
+ * and has *ties entries left. Without a branch: nobody could predict it. */
+static inline size_t is_largest(int32_t key, int32_t nth, size_t *ties)
+{
+    size_t tie = (size_t)(key == nth) & (size_t)(*ties > 0);
+
+    *ties -= tie;
+    return (size_t)(key > nth) | tie;
+}
+
+static size_t move_entries(gwi_list *to, size_t n, const gwi_list *from, size_t begin)
+{
+    size_t count = from->n - begin;
+
+    if (count == 0)
+        return n;
+    memmove(to->index + n, from->index + begin, count * sizeof *to->index);
+    memmove(to->value + n, from->value + begin, count * sizeof *to->value);
+    return n + count;
+}
+
+int32_t gwi_split_largest(const gwi_list *list, size_t k, gwi_list *largest,
+                          gwi_list *others)
+{
+    const gwi_list from = *list;
+    size_t ties, i, kept = 0, rest = 0;
+    int32_t nth = gwi_nth_key(from.value, from.n, k, &ties);
+
+    /* Each entry is written to both and counted in one, until one is complete. */
+    for (i = 0; kept < k && rest < from.n - k; i++) {
+        uint32_t index = from.index[i];
+        float value = from.value[i];
+        size_t keep = is_largest(gwi_magnitude_key(value), nth, &ties);
+        largest->index[kept] = others->index[rest] = index;
+        largest->value[kept] = others->value[rest] = value;
+        kept += keep;
+        rest += 1 - keep;
+    }
+    if (kept < k)
+        kept = move_entries(largest, kept, &from, i);
+    else
+        rest = move_entries(others, rest, &from, i);
+    largest->n = kept;
+    others->n = rest;
+    return nth;
+}
+
+/* Leaves the k largest in list and puts the others back into r. Returns the key of
+ * the k-th. */
+static int32_t thin_out(gwi_list *list, size_t k, float *r)
+{
+    size_t ties, kept = 0;
+    int32_t nth = gwi_nth_key(list->value, list->n, k, &ties);
+
+    for (size_t i = 0; i < list->n; i++) {
+        uint32_t index = list->index[i];
+        float value = list->value[i];
+        size_t keep = is_largest(gwi_magnitude_key(value), nth, &ties);
+        r[index] = keep ? 0.0f : value;
+        list->index[kept] = index;
+        list->value[kept] = value;
+        kept += keep;
+    }
+    list->n = kept;
+    return nth;
+}
+
+/* ---- the k largest --------------------------------------------------------- */
+
+static size_t part_floats(size_t n, unsigned parts)
+{
+    return n / parts + (n % parts != 0);
+}
+
+static size_t list_cap(size_t n, size_t k, unsigned parts)
+{
+    size_t most = part_floats(n, parts);
+
+    if (k < most / 2 && 2 * k + SPARE < most)
+        most = 2 * k + SPARE;
+    return most + GWI_COLLECT_ROOM;
+}
+
+size_t gwi_topk_work_bytes(size_t n, size_t k, unsigned parts)
+{
+    return list_cap(n, k, parts) * parts * (sizeof(uint32_t) + sizeof(float));
+}
+
+void gwi_topk_work_init(gwi_topk_work *work, void *memory, size_t n, size_t k,
+                        unsigned parts)
+{
+    assert(parts >= 1 && parts <= GWI_THREADS_MAX);
+    work->entries = list_cap(n, k, parts) * parts;
+    work->parts = parts;
+    work->index = memory;
+    work->value = (float *)(void *)(work->index + work->entries);
+}
+
+/* One selection under way. The parts' lists lie one after the other in work. */
+typedef struct search {
+    float *r;
+    const float *g;
+    size_t n, k;
+    int32_t above;
+    unsigned parts;
+    gwi_list list[GWI_THREADS_MAX];
+} search;
+
+static void search_part(void *arg, size_t part)
+{
+    search *s = arg;
+    gwi_list *list = &s->list[part];
+    size_t length = part_floats(s->n, s->parts);
+    size_t i = part * length < s->n ? part * length : s->n;
+    size_t end = s->n - i < length ? s->n : i + length;
+    int32_t above = s->above;
+
+    list->n = 0;
+    while ((i = gwi_select()->collect(s->r, s->g, i, end, above, list)) < end) {
+        above = above_key(thin_out(list, s->k, s->r));
+    }
+}
+
+/* Collects what is above, joins the parts' lists in the first and returns how
+ * many there are. When they are fewer than k, they are all there is above. */
+static size_t search_all(search *s, int32_t above)
+{
+    gwi_list *all = &s->list[0];
+
+    s->above = above;
+    gwi_parallel(s->parts, search_part, s);
+    for (unsigned p = 1; p < s->parts; p++) {
+        all->n = move_entries(all, all->n, &s->list[p], 0);
+    }
+    return all->n;
+}
+
+/* Spreads the samples over the strides, so that rows of equal length in the
+ * vector do not all show the same column. */
+static size_t jitter(size_t i, size_t stride)
+{
+    return (size_t)((uint32_t)i * 2654435761u >> 8) % stride;
+}
+
+/* A bound that somewhat more than k are above, from samples of r + g. Three
+ * standard deviations are added to what k asks of the sample. */
+static int32_t sampled_guess(const search *s)
+{
+    enum { SAMPLES = 16384 };
+    float *sample = s->list[0].value;
+    size_t count = s->list[0].cap < SAMPLES ? s->list[0].cap : SAMPLES;
+    size_t stride = s->n / count, ties;
+    double share = (double)s->k / (double)s->n * (double)count;
+    double rank = share + 3.0 * sqrt(share) + 3.0;
+
+    if (stride < 2 || rank >= (double)count)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        size_t at = i * stride + jitter(i, stride);
+        sample[i] = s->g ? s->r[at] + s->g[at] : s->r[at];
+    }
+    return gwi_nth_key(sample, count, (size_t)rank, &ties) - 1;
+}
+
+/* A step's threshold moves by a few per cent; the margin follows how much. */
+static const float margin_first = 0.05f, margin_least = 0.01f, margin_most = 0.5f;
+
+static int32_t first_guess(const gwi_topk_guess *guess, const search *s)
+{
+    if (guess->n != s->n || guess->k != s->k)
+        return sampled_guess(s);
+    return gwi_magnitude_key(guess->threshold * (1.0f - guess->margin)) - 1;
+}
+
+/* Learns from a search that found `found` candidates and threshold nth: aims at
+ * between 1.05 and 1.25 k candidates. */
+static void learn(gwi_topk_guess *guess, const search *s, size_t found, int32_t nth)
+{
+    int known = guess->n == s->n && guess->k == s->k;
+    double ratio = (double)found / (double)s->k;
+    float margin = known ? guess->margin : margin_first;
+
+    if (known && ratio < 1.0)
+        margin *= 2.0f;
+    else if (known && ratio < 1.05)
+        margin *= 1.25f;
+    else if (known && ratio > 1.25)
+        margin *= 0.8f;
+    margin = margin < margin_least ? margin_least : margin;
+    guess->margin = margin > margin_most ? margin_most : margin;
+    guess->threshold = key_magnitude(nth);
+    guess->n = s->n;
+    guess->k = s->k;
+}
+
+void gwi_select_topk(gwi_topk_guess *guess, gwi_topk_work *work, float *r,
+                     const float *g, size_t n, size_t k, uint32_t *index, float *value)
+{
+    search s = {.r = r, .g = g, .n = n, .k = k};
+    gwi_list out = {index, value, 0, k};
+    size_t first, cap;
+
+    assert(k <= n);
+    s.parts = n < SHARED_MIN ? 1 : work->parts;
+    cap = work->entries / s.parts;
+    for (unsigned p = 0; p < s.parts; p++)
+        s.list[p] = (gwi_list){work->index + cap * p, work->value + cap * p, 0, cap};
+    if (k == 0) {
+        if (g)
+            gwi_add(r, g, n);
+        return;
+    }
+    first = search_all(&s, first_guess(guess, &s));
+    s.g = NULL;
+    if (first < k) {
+        put_back(&s.list[0], r);
+        if (search_all(&s, sampled_guess(&s)) < k) {
+            put_back(&s.list[0], r);
+            search_all(&s, -1);
+        }
+    }
+    learn(guess, &s, first, gwi_split_largest(&s.list[0], k, &out, &s.list[0]));
+    put_back(&s.list[0], r);
+}
+
+/* ---- above a threshold ----------------------------------------------------- */
+
+/* Goes on from where collect() stopped for want of room, until out is full. */
+static size_t collect_rest(float *r, const float *g, size_t i, size_t end,
+                           int32_t above, gwi_list *out)
+{
+    for (; i < end && out->n < out->cap; i++) {
+        int32_t bits;
+        r[i] = g ? r[i] + g[i] : r[i];
+        memcpy(&bits, &r[i], sizeof bits);
+        if ((bits & 0x7fffffff) <= above)
+            continue;
+        out->index[out->n] = (uint32_t)i;
+        out->value[out->n++] = r[i];
+        r[i] = 0.0f;
+    }
+    return i;
+}
+
+typedef struct cut {
+    float *r;
+    const float *g;
+    size_t n;
+    int32_t above;
+    unsigned parts;
+    gwi_list list[GWI_THREADS_MAX];
+    int full[GWI_THREADS_MAX]; /* whether the part may have left something */
+} cut;
+
+static void cut_part(void *arg, size_t part)
+{
+    cut *c = arg;
+    size_t length = part_floats(c->n, c->parts);
+    size_t i = part * length < c->n ? part * length : c->n;
+    size_t end = c->n - i < length ? c->n : i + length;
+
+    i = gwi_select()->collect(c->r, c->g, i, end, c->above, &c->list[part]);
+    i = collect_rest(c->r, c->g, i, end, c->above, &c->list[part]);
+    c->full[part] = i < end;
+    if (c->g)
+        gwi_vector()->add(c->r + i, c->g + i, end - i);
+}
+
+/* Cuts with `parts` threads, each filling its share of out. Returns 0, with
+ * everything back in r, if a share was too small: the others' may have room. */
+static int cut_shared(cut *c, gwi_list *out)
+{
+    size_t share = out->cap / c->parts;
+    int full = 0;
+
+    for (unsigned p = 0; p < c->parts; p++)
+        c->list[p] =
+            (gwi_list){out->index + share * p, out->value + share * p, 0, share};
+    gwi_parallel(c->parts, cut_part, c);
+    for (unsigned p = 0; p < c->parts; p++)
+        full |= c->full[p];
+    for (unsigned p = 0; p < c->parts; p++) {
+        const gwi_list *list = &c->list[p];
+        if (full) {
+            put_back(list, c->r);
+            continue;
+        }
+        out->n = move_entries(out, out->n, list, 0);
+    }
+    return !full;
+}
+
+void gwi_select_above(float *r, const float *g, size_t n, float threshold,
+                      gwi_list *out)
+{
+    cut c = {.r = r, .g = g, .n = n};
+
+    c.above = above_key(gwi_magnitude_key(threshold));
+    c.parts = n < SHARED_MIN ? 1 : gwi_threads();
+    out->n = 0;
+    if (c.parts > 1) {
+        if (cut_shared(&c, out))
+            return;
+        c.g = NULL;
+        c.parts = 1;
+    }
+    c.list[0] = *out;
+    cut_part(&c, 0);
+    out->n = c.list[0].n;
+}
+
+/* The samples are as far apart as memory is slow: all of them miss the caches. */
+static void take_samples(const float *r, const float *g, size_t stride, size_t count,
+                         float *samples)
+{
+    enum { AHEAD = 32 };
+
+    for (size_t i = 0; i < count; i++) {
+        size_t at = i * stride, later = at + (i + AHEAD < count ? AHEAD * stride : 0);
+        __builtin_prefetch(r + later);
+        if (g)
+            __builtin_prefetch(g + later);
+        samples[i] = g ? r[at] + g[at] : r[at];
+    }
+}
+
+float gwi_sampled_threshold(const float *r, const float *g, size_t n, double rate,
+                            float *scratch)
+{
+    size_t count = n < GWI_SAMPLES_MAX ? n : GWI_SAMPLES_MAX;
+    size_t place, ties;
+    gwi_topk_work work;
+    search s = {.r = scratch, .n = count, .parts = 1};
+    const gwi_list *list = &s.list[0];
+
+    if (n == 0)
+        return 0.0f;
+    take_samples(r, g, n / count, count, scratch);
+    place = (size_t)((double)count * rate);
+    s.k = count - (place > 0 ? place - 1 : 0);
+    gwi_topk_work_init(&work, scratch + count, count, s.k, 1);
+    s.list[0] = (gwi_list){work.index, work.value, 0, work.entries};
+    if (search_all(&s, sampled_guess(&s)) < s.k) {
+        put_back(list, scratch);
+        search_all(&s, -1);
+    }
+    return key_magnitude(gwi_nth_key(list->value, list->n, s.k, &ties));
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * select.h - which coordinates go out: the largest, or those above a threshold.
+ *
+ * The residual r takes in the gradient g, and the chosen entries move from r to
+ * a list (index ascending, value), leaving 0 behind: what is not sent stays.
+ *
+ * Magnitudes are compared as bit patterns without the sign. That is a total
+ * order: -0 equals 0, NaN is above infinity and equal to every NaN. Among equal
+ * magnitudes the lower index goes first. So everything here is EXACT: the same
+ * lists and the same r on every instruction set and for every number of threads,
+ * down to which NaN a NaN is.
+ *
+ * Nothing allocates. n is at most 2^32 - 1. */
+#ifndef GWI_SELECT_H
+#define GWI_SELECT_H
+
+#include "kernels/pool.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A list that grows up to cap entries. */
+typedef struct gwi_list {
+    uint32_t *index;
+    float *value;
+    size_t n, cap;
+} gwi_list;
+
+/* ---- the k largest --------------------------------------------------------- */
+
+/* What one selection leaves for the next on the same vector: a guess at where
+ * the threshold lies. It changes how long a selection takes, never its result.
+ * Zeroed bytes are a valid beginning. */
+typedef struct gwi_topk_guess {
+    size_t n, k;     /* what it holds for */
+    float threshold; /* magnitude of the k-th largest */
+    float margin;    /* part of it by which to aim lower */
+} gwi_topk_guess;
+
+/* Memory for candidates. */
+typedef struct gwi_topk_work {
+    uint32_t *index;
+    float *value;
+    size_t entries;
+    unsigned parts;
+} gwi_topk_work;
+
+/* Bytes needed to select up to k of n floats on `parts` threads (1 to GWI_THREADS_MAX;
+ * gwi_threads() is the natural choice). */
+size_t gwi_topk_work_bytes(size_t n, size_t k, unsigned parts);
+
+/* Carves the work out of memory (that many bytes, aligned to 4), which the caller
+ * keeps and frees. */
+void gwi_topk_work_init(gwi_topk_work *work, void *memory, size_t n, size_t k,
+                        unsigned parts);
+
+/* r += g (g NULL: r as it is), then moves the k largest of r to index and value
+ * (k entries each). k <= n, and n and k are at most what work was made for. One
+ * pass over r and g when the guess holds. */
+void gwi_select_topk(gwi_topk_guess *guess, gwi_topk_work *work, float *r,
+                     const float *g, size_t n, size_t k, uint32_t *index, float *value);
+
+/* ---- above a threshold ----------------------------------------------------- */
+
+/* r += g (g NULL: r as it is), then moves the entries of a magnitude strictly
+ * above that of `threshold` to out, which is emptied first. When out is full, the
+ * rest stays in r: nothing is lost. A NaN threshold keeps everything in r. */
+void gwi_select_above(float *r, const float *g, size_t n, float threshold,
+                      gwi_list *out);
+
+enum { GWI_SAMPLES_MAX = 100000 };
+
+/* The threshold above which about a part 1 - rate of r + g lies: of s =
+ * min(n, GWI_SAMPLES_MAX) magnitudes at equal strides n div s, the one at place
+ * max(0, floor(s * rate) - 1) in ascending order. 0 for n = 0, NaN if it is a
+ * NaN. 0 <= rate <= 1. r and g are not changed; g may be NULL. scratch is room for
+ * GWI_THRESHOLD_FLOATS(n) floats. */
+#define GWI_THRESHOLD_FLOATS(n)                                              \
+    (3 * ((size_t)(n) < (size_t)GWI_SAMPLES_MAX ? (size_t)(n)                \
+                                                : (size_t)GWI_SAMPLES_MAX) + \
+     64)
+float gwi_sampled_threshold(const float *r, const float *g, size_t n, double rate,
+                            float *scratch);
+
+/* ---- pieces ---------------------------------------------------------------- */
+
+/* The order in which magnitudes are compared, 0 to GWI_KEY_NAN. */
+enum { GWI_KEY_NAN = 0x7f800001 };
+int32_t gwi_magnitude_key(float x);
+
+/* The key of the k-th largest of n values, 1 <= k <= n. *ties is how many of the
+ * entries with that very key are among the k largest. */
+int32_t gwi_nth_key(const float *value, size_t n, size_t k, size_t *ties);
+
+/* Splits list (n >= k >= 1 entries) into its k largest and the others, both in the
+ * order of list, and returns the key of the k-th. largest has room for k entries,
+ * others for the rest; one of the two may be list itself. */
+int32_t gwi_split_largest(const gwi_list *list, size_t k, gwi_list *largest,
+                          gwi_list *others);
+
+/* Room that collect() wants in the list for every step it makes. */
+enum { GWI_COLLECT_ROOM = 32 };
+
+typedef struct gwi_select_kernels {
+    const char *isa; /* "c", "avx2", "avx512" or "neon" */
+
+    /* r += g over [begin, end) (g NULL: r as it is) and moves the entries whose
+     * bits without the sign are greater than `above` (-1: all) to the end of out.
+     * Returns end, or the lower index at which it stopped, because out had fewer
+     * than GWI_COLLECT_ROOM free entries: from there on nothing was touched. */
+    size_t (*collect)(float *r, const float *g, size_t begin, size_t end, int32_t above,
+                      gwi_list *out);
+} gwi_select_kernels;
+
+/* Fills *k with the best kernels that flags (of cpu.h) allow. Pure. */
+void gwi_select_for(unsigned flags, gwi_select_kernels *k);
+
+/* The kernels for this CPU. */
+const gwi_select_kernels *gwi_select(void);
+
+/* For tests: the functions above use *k from now on; NULL goes back to this
+ * CPU's. Not to be called while another thread selects. */
+void gwi_select_use(const gwi_select_kernels *k);
+
+/* Each overwrites the entries it does better; for gwi_select_for() and tests. */
+void gwi_select_avx2(gwi_select_kernels *k);
+void gwi_select_avx512(gwi_select_kernels *k);
+void gwi_select_neon(gwi_select_kernels *k);
+
+#endif

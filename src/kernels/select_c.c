@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * select_c.c - the collecting loop in portable C, which defines it, and the
+ * choice between it and the others. */
+#include "kernels/select.h"
+
+#include "kernels/cpu.h"
+
+#include <pthread.h>
+#include <string.h>
+
+static int32_t magnitude(float x)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    return (int32_t)(bits & 0x7fffffff);
+}
+
+/* Few entries are above in practice, so the floats are looked at in runs: a loop
+ * without branches adds and finds the largest, and most runs end there. */
+enum { RUN = 16 };
+
+static size_t collect_c(float *r, const float *g, size_t begin, size_t end,
+                        int32_t above, gwi_list *out)
+{
+    size_t i = begin, n = out->n;
+
+    while (i < end && n + GWI_COLLECT_ROOM <= out->cap) {
+        size_t stop = end - i < RUN ? end : i + RUN;
+        int32_t most = -1;
+        for (size_t j = i; j < stop; j++) {
+            r[j] = g ? r[j] + g[j] : r[j];
+            most = magnitude(r[j]) > most ? magnitude(r[j]) : most;
+        }
+        for (; most > above && i < stop; i++) {
+            if (magnitude(r[i]) <= above)
+                continue;
+            out->index[n] = (uint32_t)i;
+            out->value[n++] = r[i];
+            r[i] = 0.0f;
+        }
+        i = stop;
+    }
+    out->n = n;
+    return i;
+}
+
+void gwi_select_for(unsigned flags, gwi_select_kernels *k)
+{
+    k->isa = "c";
+    k->collect = collect_c;
+#if defined(__x86_64__)
+    if (flags & GWI_CPU_AVX2)
+        gwi_select_avx2(k);
+    if (flags & GWI_CPU_AVX512)
+        gwi_select_avx512(k);
+#elif defined(__aarch64__)
+    if (flags & GWI_CPU_NEON)
+        gwi_select_neon(k);
+#endif
+    (void)flags;
+}
+
+static gwi_select_kernels table;
+static const gwi_select_kernels *in_use;
+
+static void fill_table(void)
+{
+    gwi_select_for(gwi_cpu_flags(), &table);
+}
+
+const gwi_select_kernels *gwi_select(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, fill_table);
+    return in_use ? in_use : &table;
+}
+
+void gwi_select_use(const gwi_select_kernels *k)
+{
+    in_use = k;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * simd512.h - the one door to AVX-512 intrinsics.
+ *
+ * Few build machines have AVX-512, so the AVX-512 files are written to be run
+ * anywhere: a test that defines GWI_EMULATE_AVX512 and includes such a file gets
+ * SIMDe's emulation under the same names, and the very lines that ship are
+ * tested. What SIMDe lacks is added below, and nothing else may be used. */
+#ifndef GWI_SIMD512_H
+#define GWI_SIMD512_H
+
+#ifndef GWI_EMULATE_AVX512
+
+#include <immintrin.h>
+
+/* Marks a function that may use AVX-512 F, BW, DQ and VL. */
+#define GWI_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+
+#else
+
+/* SIMDe passes vectors for which this target has no registers. The compilers
+ * warn that the ABI of that depends on flags; nothing leaves this file's users. */
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+#define SIMDE_ENABLE_NATIVE_ALIASES
+#include <simde/x86/avx512.h>
+#include <string.h>
+
+#define GWI_AVX512
+#define GWI_EMULATED static inline __attribute__((always_inline))
+#define __mmask8     simde__mmask8
+#define __mmask16    simde__mmask16
+
+/* Masked loads and stores touch only the lanes of their mask, as the
+ * instructions do: a lane outside may lie on a page that is not there. */
+GWI_EMULATED simde__m512i gwi_emulated_maskz_loadu_epi32(simde__mmask16 mask,
+                                                         const void *from)
+{
+    int32_t lane[16] = {0};
+
+    for (int i = 0; i < 16; i++)
+        if (mask >> i & 1)
+            memcpy(lane + i, (const char *)from + 4 * i, 4);
+    return simde_mm512_loadu_si512(lane);
+}
+
+GWI_EMULATED void gwi_emulated_mask_storeu_epi32(void *to, simde__mmask16 mask,
+                                                 simde__m512i v)
+{
+    int32_t lane[16];
+
+    simde_mm512_storeu_si512(lane, v);
+    for (int i = 0; i < 16; i++)
+        if (mask >> i & 1)
+            memcpy((char *)to + 4 * i, lane + i, 4);
+}
+
+GWI_EMULATED simde__m512 gwi_emulated_maskz_loadu_ps(simde__mmask16 mask,
+                                                     const void *from)
+{
+    return simde_mm512_castsi512_ps(gwi_emulated_maskz_loadu_epi32(mask, from));
+}
+
+GWI_EMULATED void gwi_emulated_mask_storeu_ps(void *to, simde__mmask16 mask,
+                                              simde__m512 v)
+{
+    gwi_emulated_mask_storeu_epi32(to, mask, simde_mm512_castps_si512(v));
+}
+
+GWI_EMULATED simde__m512d gwi_emulated_cvtps_pd(simde__m256 v)
+{
+    float from[8];
+    double to[8];
+
+    simde_mm256_storeu_ps(from, v);
+    for (int i = 0; i < 8; i++)
+        to[i] = (double)from[i];
+    return simde_mm512_loadu_pd(to);
+}
+
+GWI_EMULATED int gwi_emulated_reduce_max_epi32(simde__m512i v)
+{
+    int32_t lane[16];
+    int32_t best;
+
+    simde_mm512_storeu_si512(lane, v);
+    best = lane[0];
+    for (int i = 1; i < 16; i++)
+        best = lane[i] > best ? lane[i] : best;
+    return best;
+}
+
+#define _mm512_maskz_loadu_epi32 gwi_emulated_maskz_loadu_epi32
+#define _mm512_mask_storeu_epi32 gwi_emulated_mask_storeu_epi32
+#define _mm512_maskz_loadu_ps    gwi_emulated_maskz_loadu_ps
+#define _mm512_mask_storeu_ps    gwi_emulated_mask_storeu_ps
+#define _mm512_cvtps_pd          gwi_emulated_cvtps_pd
+#define _mm512_reduce_max_epi32  gwi_emulated_reduce_max_epi32
+
+#endif
+
+#endif
