@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bf16_avx512.c - the bf16 kernels in AVX-512. The instruction made for this is
+ * not used: it treats subnormal numbers as zero. */
+#include "kernels/bf16.h"
+
+#if defined(__x86_64__)
+
+#include <string.h>
+
+#include "kernels/ahead.h"
+#include "kernels/simd512.h"
+
+enum { STEP = 16 };
+
+/* The bf16 of 16 floats, in the lower halves of the lanes. */
+GWI_AVX512 static inline __m512i rounded(__m512 x)
+{
+    __m512i bits = _mm512_castps_si512(x);
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    __m512i up = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF));
+    __m512i number = _mm512_add_epi32(bits, up);
+    __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+    __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+
+    return _mm512_srli_epi32(_mm512_mask_blend_epi32(nan, number, quiet), 16);
+}
+
+GWI_AVX512 static inline void store16(uint8_t *bytes, __m512i b)
+{
+    _mm256_storeu_si256((void *)bytes, _mm512_cvtepi32_epi16(b));
+}
+
+GWI_AVX512 static inline __m512 values_of(__m512i b)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(b, 16));
+}
+
+/* Sixteen bf16 as floats. */
+GWI_AVX512 static inline __m512 load16(const uint8_t *bytes)
+{
+    return values_of(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)bytes)));
+}
+
+GWI_AVX512 static inline void encode_step(const float *v, uint8_t *bytes)
+{
+    gwi_fetch_ahead(v);
+    store16(bytes, rounded(_mm512_loadu_ps(v)));
+}
+
+GWI_AVX512 static void encode_avx512(const float *v, size_t n, uint8_t *bytes)
+{
+    float rest[STEP] = {0};
+    uint8_t out[2 * STEP];
+    size_t j = 0;
+
+    for (; j + STEP <= n; j += STEP)
+        encode_step(v + j, bytes + 2 * j);
+    if (j < n) {
+        memcpy(rest, v + j, (n - j) * sizeof *v);
+        encode_step(rest, out);
+        memcpy(bytes + 2 * j, out, 2 * (n - j));
+    }
+}
+
+GWI_AVX512 static inline void subtract_step(float *v, uint8_t *bytes)
+{
+    __m512 x = _mm512_loadu_ps(v);
+    __m512i b = rounded(x);
+
+    gwi_fetch_ahead(v);
+    store16(bytes, b);
+    _mm512_storeu_ps(v, _mm512_sub_ps(x, values_of(b)));
+}
+
+GWI_AVX512 static void encode_subtract_avx512(float *v, size_t n, uint8_t *bytes)
+{
+    float rest[STEP] = {0};
+    uint8_t out[2 * STEP];
+    size_t j = 0;
+
+    for (; j + STEP <= n; j += STEP)
+        subtract_step(v + j, bytes + 2 * j);
+    if (j < n) {
+        memcpy(rest, v + j, (n - j) * sizeof *v);
+        subtract_step(rest, out);
+        memcpy(v + j, rest, (n - j) * sizeof *v);
+        memcpy(bytes + 2 * j, out, 2 * (n - j));
+    }
+}
+
+GWI_AVX512 static void decode_avx512(const uint8_t *bytes, float *out, size_t n)
+{
+    size_t j = 0;
+
+    for (; j + STEP <= n; j += STEP)
+        _mm512_storeu_ps(out + j, load16(bytes + 2 * j));
+    for (; j < n; j++)
+        out[j] = gwi_bf16_value((uint16_t)(bytes[2 * j] | bytes[2 * j + 1] << 8));
+}
+
+GWI_AVX512 static void decode_add_avx512(const uint8_t *bytes, float *acc, size_t n)
+{
+    size_t j = 0;
+
+    for (; j + STEP <= n; j += STEP) {
+        __m512 x = _mm512_loadu_ps(acc + j);
+        _mm512_storeu_ps(acc + j, _mm512_add_ps(x, load16(bytes + 2 * j)));
+    }
+    for (; j < n; j++)
+        acc[j] += gwi_bf16_value((uint16_t)(bytes[2 * j] | bytes[2 * j + 1] << 8));
+}
+
+void gwi_bf16_kernels_avx512(gwi_bf16_kernels *k)
+{
+    k->isa = "avx512";
+    k->encode = encode_avx512;
+    k->encode_subtract = encode_subtract_avx512;
+    k->decode = decode_avx512;
+    k->decode_add = decode_add_avx512;
+}
+
+#endif

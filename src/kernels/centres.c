@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * centres.c - selected values written in one or two bits each. */
+#include "kernels/centres.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+static unsigned sign_of(float x)
+{
+    return signbit(x) ? 1u : 0u;
+}
+
+/* The bucket of a value: 0 or 1, always 0 when there is only one. */
+static unsigned bucket_of(const gwi_centres *c, float x)
+{
+    return c->bits == 2 && fabsf(x) - c->threshold >= c->width;
+}
+
+static unsigned code_of(const gwi_centres *c, float x)
+{
+    return sign_of(x) | bucket_of(c, x) << 1;
+}
+
+static float value_of(const gwi_centres *c, unsigned code)
+{
+    float centre = c->centre[code >> 1];
+
+    return code & 1 ? -centre : centre;
+}
+
+/* The code at position i; bits divide 8, so none lies across two bytes. */
+static unsigned code_at(const uint8_t *codes, unsigned bits, size_t i)
+{
+    size_t per_byte = 8 / bits;
+    unsigned shift = (unsigned)(i % per_byte) * bits;
+
+    return (unsigned)codes[i / per_byte] >> shift & ((1u << bits) - 1);
+}
+
+static void put_code(uint8_t *codes, unsigned bits, size_t i, unsigned code)
+{
+    size_t per_byte = 8 / bits;
+    unsigned shift = (unsigned)(i % per_byte) * bits;
+
+    codes[i / per_byte] |= (uint8_t)(code << shift);
+}
+
+size_t gwi_centres_len(unsigned bits, size_t k)
+{
+    size_t per_byte = 8 / bits;
+
+    return k / per_byte + (k % per_byte != 0);
+}
+
+/* Replaces the lower ends of the buckets by the means of what is in them. */
+static void take_means(gwi_centres *c, const float *v, size_t k)
+{
+    double sum[2] = {0};
+    size_t count[2] = {0};
+
+    for (size_t i = 0; i < k; i++) {
+        unsigned b = bucket_of(c, v[i]);
+        sum[b] += (double)fabsf(v[i]);
+        count[b]++;
+    }
+    for (unsigned b = 0; b < 2; b++)
+        if (count[b] > 0)
+            c->centre[b] = (float)(sum[b] / (double)count[b]);
+}
+
+gwi_centres gwi_centres_fit(gwi_centre_kind kind, const float *v, size_t k,
+                            float threshold, float largest)
+{
+    float width = 0.5f * (largest - threshold);
+    gwi_centres c = {
+        .bits = kind == GWI_CENTRE_ONE_THRESHOLD || kind == GWI_CENTRE_ONE_MEAN ? 1 : 2,
+        .centre = {threshold, threshold + width},
+        .threshold = threshold,
+        .width = width,
+    };
+
+    if (kind == GWI_CENTRE_ONE_MEAN || kind == GWI_CENTRE_TWO_MEAN)
+        take_means(&c, v, k);
+    return c;
+}
+
+void gwi_centres_encode(const gwi_centres *c, const float *v, size_t k, uint8_t *codes)
+{
+    assert(c->bits == 1 || c->bits == 2);
+    memset(codes, 0, gwi_centres_len(c->bits, k));
+    for (size_t i = 0; i < k; i++)
+        put_code(codes, c->bits, i, code_of(c, v[i]));
+}
+
+void gwi_centres_subtract(const gwi_centres *c, float *v, size_t k)
+{
+    for (size_t i = 0; i < k; i++)
+        v[i] -= value_of(c, code_of(c, v[i]));
+}
+
+void gwi_centres_decode(const gwi_centres *c, const uint8_t *codes, size_t k,
+                        float *out)
+{
+    assert(c->bits == 1 || c->bits == 2);
+    for (size_t i = 0; i < k; i++)
+        out[i] = value_of(c, code_at(codes, c->bits, i));
+}
+
+/* ---- one centre per column -------------------------------------------------- */
+
+static uint32_t column_of(const gwi_columns *c, uint32_t index)
+{
+    return (index - c->first) % c->cols;
+}
+
+size_t gwi_columns_map(const gwi_columns *c, const uint32_t *index, size_t k,
+                       uint32_t *slot)
+{
+    uint32_t present = 0;
+
+    assert(c->cols >= 1 && c->cols < UINT32_MAX);
+    memset(slot, 0xFF, c->cols * sizeof *slot);
+    for (size_t i = 0; i < k; i++)
+        slot[column_of(c, index[i])] = 0;
+    for (uint32_t j = 0; j < c->cols; j++)
+        if (slot[j] == 0)
+            slot[j] = present++;
+    return present;
+}
+
+void gwi_columns_fit(const gwi_columns *c, const float *v, const uint32_t *index,
+                     size_t k, const uint32_t *slot, gwi_column_sum *sums,
+                     size_t present, float *means)
+{
+    for (size_t s = 0; s < present; s++)
+        sums[s] = (gwi_column_sum){0};
+    for (size_t i = 0; i < k; i++) {
+        gwi_column_sum *s = &sums[slot[column_of(c, index[i])]];
+        s->sum += (double)fabsf(v[i]);
+        s->count++;
+    }
+    for (size_t s = 0; s < present; s++)
+        means[s] = (float)(sums[s].sum / (double)sums[s].count);
+}
+
+void gwi_columns_encode(const float *v, size_t k, uint8_t *codes)
+{
+    gwi_centres_encode(&(gwi_centres){.bits = 1}, v, k, codes);
+}
+
+void gwi_columns_subtract(const gwi_columns *c, float *v, const uint32_t *index,
+                          size_t k, const uint32_t *slot, const float *means)
+{
+    for (size_t i = 0; i < k; i++) {
+        float mean = means[slot[column_of(c, index[i])]];
+        v[i] -= sign_of(v[i]) ? -mean : mean;
+    }
+}
+
+void gwi_columns_decode(const gwi_columns *c, const uint8_t *codes,
+                        const uint32_t *index, size_t k, const uint32_t *slot,
+                        const float *means, float *out)
+{
+    for (size_t i = 0; i < k; i++) {
+        float mean = means[slot[column_of(c, index[i])]];
+        out[i] = code_at(codes, 1, i) ? -mean : mean;
+    }
+}

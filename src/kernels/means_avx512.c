@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * means_avx512.c - the kernels for means and signs in AVX-512. */
+#include "kernels/means.h"
+
+#if defined(__x86_64__)
+
+#include <string.h>
+
+#include "kernels/ahead.h"
+#include "kernels/simd512.h"
+
+enum { STEP = 16 };
+
+/* The last m floats of a stripe, fewer than a step, followed by zeros, which no sum
+ * and no sign notices. */
+static const float *pad(float *rest, const float *v, size_t m)
+{
+    memset(rest, 0, STEP * sizeof *rest);
+    return memcpy(rest, v, m * sizeof *v);
+}
+
+/* The lanes of the first m entries, fewer than 16. */
+static __mmask16 first(size_t m)
+{
+    return (__mmask16)((1u << m) - 1);
+}
+
+/* Adds up 16 lanes, halves first, as fold() in means.c does. */
+GWI_AVX512 static double fold(__m512d s0, __m512d s1)
+{
+    __m512d s = _mm512_add_pd(s0, s1);
+    __m256d quarter =
+        _mm256_add_pd(_mm512_castpd512_pd256(s), _mm512_extractf64x4_pd(s, 1));
+    __m128d half =
+        _mm_add_pd(_mm256_castpd256_pd128(quarter), _mm256_extractf128_pd(quarter, 1));
+
+    return _mm_cvtsd_f64(_mm_add_sd(half, _mm_unpackhi_pd(half, half)));
+}
+
+/* Eight lanes of both sums. maxpd and minpd give their second operand, here 0, when
+ * the first is NaN. */
+typedef struct pair {
+    __m512d plus, minus;
+} pair;
+
+GWI_AVX512 static inline pair pair_add(pair p, const float *v)
+{
+    const __m512d zero = _mm512_setzero_pd();
+    __m512d x = _mm512_cvtps_pd(_mm256_loadu_ps(v));
+
+    p.plus = _mm512_add_pd(p.plus, _mm512_max_pd(x, zero));
+    p.minus = _mm512_add_pd(p.minus, _mm512_min_pd(x, zero));
+    return p;
+}
+
+GWI_AVX512 static inline __mmask16 below_zero(__m512 x)
+{
+    return _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ);
+}
+
+/* A stripe has fewer than 2^31 entries per lane of the counter, far more than
+ * fit into memory. */
+GWI_AVX512 static void two_sums_avx512(const float *v, size_t n, gwi_two_sums *out)
+{
+    const __m512i one = _mm512_set1_epi32(1);
+    pair p0 = {_mm512_setzero_pd(), _mm512_setzero_pd()}, p1 = p0;
+    __m512i count = _mm512_setzero_si512();
+    float rest[STEP];
+    uint32_t lane[STEP];
+    uint64_t below = 0;
+
+    for (size_t j = 0; j < n; j += STEP, v += STEP) {
+        if (n - j < STEP)
+            v = pad(rest, v, n - j);
+        gwi_fetch_ahead(v);
+        p0 = pair_add(p0, v);
+        p1 = pair_add(p1, v + 8);
+        count =
+            _mm512_mask_add_epi32(count, below_zero(_mm512_loadu_ps(v)), count, one);
+    }
+    _mm512_storeu_si512((void *)lane, count);
+    for (int i = 0; i < STEP; i++)
+        below += lane[i];
+    *out = (gwi_two_sums){fold(p0.plus, p1.plus), fold(p0.minus, p1.minus), n - below,
+                          below};
+}
+
+GWI_AVX512 static inline __m512 shift_of(__m512 x, __m512 plus, __m512 minus)
+{
+    return _mm512_add_ps(x, _mm512_mask_blend_ps(below_zero(x), plus, minus));
+}
+
+GWI_AVX512 static void two_shift_avx512(float *v, size_t n, float plus, float minus)
+{
+    const __m512 p = _mm512_set1_ps(plus), m = _mm512_set1_ps(minus);
+    size_t j = 0;
+
+    for (; j + STEP <= n; j += STEP)
+        _mm512_storeu_ps(v + j, shift_of(_mm512_loadu_ps(v + j), p, m));
+    if (j < n) {
+        __m512 x = _mm512_maskz_loadu_ps(first(n - j), v + j);
+        _mm512_mask_storeu_ps(v + j, first(n - j), shift_of(x, p, m));
+    }
+}
+
+/* ---- signs ----------------------------------------------------------------- */
+
+/* Adds the magnitudes of eight entries to eight lanes. */
+GWI_AVX512 static inline __m512d add_magnitudes(__m512d sum, const float *v)
+{
+    const __m512d sign = _mm512_set1_pd(-0.0);
+
+    return _mm512_add_pd(sum,
+                         _mm512_andnot_pd(sign, _mm512_cvtps_pd(_mm256_loadu_ps(v))));
+}
+
+GWI_AVX512 static double sign_encode_avx512(const float *v, size_t n, uint8_t *signs)
+{
+    __m512d s0 = _mm512_setzero_pd(), s1 = s0;
+    float rest[STEP];
+
+    for (size_t j = 0; j < n; j += STEP, v += STEP) {
+        if (n - j < STEP)
+            v = pad(rest, v, n - j);
+        gwi_fetch_ahead(v);
+        s0 = add_magnitudes(s0, v);
+        s1 = add_magnitudes(s1, v + 8);
+        unsigned bits = _mm512_movepi32_mask(_mm512_loadu_si512((const void *)v));
+        signs[j / 8] = (uint8_t)bits;
+        if (n - j > 8)
+            signs[j / 8 + 1] = (uint8_t)(bits >> 8);
+    }
+    return fold(s0, s1);
+}
+
+GWI_AVX512 static inline __m512 less_mean(__m512 x, __m512 mean)
+{
+    const __m512 sign = _mm512_set1_ps(-0.0f);
+
+    return _mm512_sub_ps(x, _mm512_xor_ps(mean, _mm512_and_ps(x, sign)));
+}
+
+GWI_AVX512 static void sign_subtract_avx512(float *v, size_t n, float mean)
+{
+    const __m512 m = _mm512_set1_ps(mean);
+    size_t j = 0;
+
+    for (; j + STEP <= n; j += STEP)
+        _mm512_storeu_ps(v + j, less_mean(_mm512_loadu_ps(v + j), m));
+    if (j < n) {
+        __m512 x = _mm512_maskz_loadu_ps(first(n - j), v + j);
+        _mm512_mask_storeu_ps(v + j, first(n - j), less_mean(x, m));
+    }
+}
+
+/* The values of the m entries, at most 16, whose signs begin at signs. */
+GWI_AVX512 static inline __m512 values_of(__m512 mean, const uint8_t *signs, size_t m)
+{
+    const __m512 sign = _mm512_set1_ps(-0.0f);
+    unsigned bits = m > 8 ? signs[0] | (unsigned)signs[1] << 8 : signs[0];
+
+    return _mm512_mask_blend_ps((__mmask16)bits, mean, _mm512_xor_ps(mean, sign));
+}
+
+GWI_AVX512 static void sign_decode_avx512(const uint8_t *signs, float mean, float *out,
+                                          size_t n)
+{
+    const __m512 m = _mm512_set1_ps(mean);
+    size_t j = 0;
+
+    for (; j + STEP <= n; j += STEP)
+        _mm512_storeu_ps(out + j, values_of(m, signs + j / 8, STEP));
+    if (j < n)
+        _mm512_mask_storeu_ps(out + j, first(n - j),
+                              values_of(m, signs + j / 8, n - j));
+}
+
+GWI_AVX512 static void sign_decode_add_avx512(const uint8_t *signs, float mean,
+                                              float *acc, size_t n)
+{
+    const __m512 m = _mm512_set1_ps(mean);
+    size_t j = 0;
+
+    for (; j + STEP <= n; j += STEP) {
+        __m512 x = values_of(m, signs + j / 8, STEP);
+        _mm512_storeu_ps(acc + j, _mm512_add_ps(_mm512_loadu_ps(acc + j), x));
+    }
+    if (j < n) {
+        __m512 x = _mm512_maskz_loadu_ps(first(n - j), acc + j);
+        x = _mm512_add_ps(x, values_of(m, signs + j / 8, n - j));
+        _mm512_mask_storeu_ps(acc + j, first(n - j), x);
+    }
+}
+
+void gwi_means_kernels_avx512(gwi_mean_kernels *k)
+{
+    k->isa = "avx512";
+    k->two_sums = two_sums_avx512;
+    k->two_shift = two_shift_avx512;
+    k->sign_encode = sign_encode_avx512;
+    k->sign_subtract = sign_subtract_avx512;
+    k->sign_decode = sign_decode_avx512;
+    k->sign_decode_add = sign_decode_add_avx512;
+}
+
+#endif

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_kernels_means.c - two means, sign and mean: C against obvious loops, every
+ * instruction set against C, any number of threads against one. */
+#if __has_include(<simde/x86/avx512.h>)
+#define GWI_EMULATE_AVX512
+#define EMULATED
+#define gwi_means_kernels_avx512 emulated_means_kernels_avx512
+#include "kernels/means_avx512.c"
+#endif
+
+#include "kernels/cpu.h"
+#include "kernels/means.h"
+#include "kernels/pool.h"
+#include "support_guard.h"
+#include "support_values.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { CAP = 5000 };
+
+static gwi_mean_kernels portable, tested[4];
+static size_t tested_count;
+static guard guard_floats, guard_bytes;
+
+static int setup(void **unused)
+{
+    unsigned flags = gwi_cpu_flags_without(NULL);
+
+    (void)unused;
+    values_seed();
+    gwi_means_kernels_for(0, &portable);
+    tested[tested_count++] = portable; /* for the guards */
+    if (flags & GWI_CPU_AVX2)
+        gwi_means_kernels_for(GWI_CPU_AVX2, &tested[tested_count++]);
+    if (flags & GWI_CPU_AVX512)
+        gwi_means_kernels_for(flags, &tested[tested_count++]);
+#ifdef EMULATED
+    tested[tested_count] = portable;
+    emulated_means_kernels_avx512(&tested[tested_count++]);
+#else
+    print_message("no SIMDe: AVX-512 kernels not tested\n");
+#endif
+    guard_init(&guard_floats, CAP * sizeof(float));
+    guard_init(&guard_bytes, CAP / 8 + 1);
+    return 0;
+}
+
+static int teardown(void **unused)
+{
+    (void)unused;
+    guard_fini(&guard_floats);
+    guard_fini(&guard_bytes);
+    return 0;
+}
+
+/* ---- C against obvious loops -------------------------------------------------- */
+
+static void c_two_means(void **unused)
+{
+    enum { N = 3000 };
+    float v[N], shifted[N];
+
+    (void)unused;
+    for (size_t n = 0; n <= N; n += 1 + n / 20) {
+        long double plus = 0.0L, minus = 0.0L;
+        uint64_t below = 0;
+        gwi_two_sums sums;
+        values_fill(v, n, VALUES_HEAVY);
+        for (size_t j = 0; j < n; j++) {
+            *(v[j] < 0 ? &minus : &plus) += (long double)v[j];
+            below += v[j] < 0;
+        }
+        portable.two_sums(v, n, &sums);
+        assert_true(fabsl((long double)sums.plus - plus) <= 1e-14L * plus);
+        assert_true(fabsl((long double)sums.minus - minus) <= -1e-14L * minus);
+        assert_true(sums.minus_count == below && sums.plus_count == n - below);
+        memcpy(shifted, v, sizeof v);
+        portable.two_shift(shifted, n, 0.125f, -3.0f);
+        for (size_t j = 0; j < n; j++)
+            assert_true(shifted[j] == v[j] + (v[j] < 0 ? -3.0f : 0.125f));
+    }
+}
+
+/* Zeros of both signs count with the positive ones and are shifted with them. */
+static void zeros_are_not_negative(void **unused)
+{
+    for (size_t t = 0; t < tested_count; t++) {
+        const gwi_mean_kernels *k = &tested[t];
+        float v[] = {-0.0f, 0.0f, -1.0f, 3.0f, -0x1p-149f};
+        gwi_two_sums sums;
+        k->two_sums(v, 5, &sums);
+        assert_true(sums.plus == 3.0 && sums.plus_count == 3);
+        assert_true(sums.minus == -1.0 - 0x1p-149 && sums.minus_count == 2);
+        k->two_shift(v, 5, 2.0f, -2.0f);
+        assert_true(v[0] == 2.0f && v[1] == 2.0f && v[2] == -3.0f && v[3] == 5.0f &&
+                    v[4] == -2.0f);
+    }
+    (void)unused;
+}
+
+static void c_signs(void **unused)
+{
+    enum { N = 1000 };
+    float v[N], out[N], acc[N], error[N];
+    uint8_t signs[N / 8 + 1];
+
+    (void)unused;
+    for (size_t n = 0; n < N; n += 1 + n / 20) {
+        long double sum = 0.0L;
+        values_fill(v, n, n % 2 ? VALUES_HEAVY : VALUES_FEW);
+        memset(signs, 0xff, sizeof signs);
+        double got = portable.sign_encode(v, n, signs);
+        memcpy(acc, v, sizeof v);
+        memcpy(error, v, sizeof v);
+        portable.sign_decode(signs, 0.3f, out, n);
+        portable.sign_decode_add(signs, 0.3f, acc, n);
+        portable.sign_subtract(error, n, 0.3f);
+        for (size_t j = 0; j < n; j++) {
+            sum += fabsl((long double)v[j]);
+            assert_int_equal(signs[j / 8] >> j % 8 & 1, signbit(v[j]) != 0);
+            assert_true(out[j] == copysignf(0.3f, v[j]));
+            assert_true(acc[j] == v[j] + out[j] && error[j] == v[j] - out[j]);
+        }
+        assert_true(fabsl((long double)got - sum) <= 1e-14L * sum);
+        if (n % 8 != 0)
+            assert_int_equal(signs[n / 8] >> n % 8, 0);
+        assert_int_equal(signs[(n + 7) / 8], 0xff);
+    }
+}
+
+static void means_of(void **unused)
+{
+    (void)unused;
+    assert_true(gwi_mean_of(7.5, 3) == 2.5f);
+    assert_true(gwi_mean_of(0.0, 0) == 0.0f);
+    assert_true(gwi_mean_of(-1.0, 3) == (float)(-1.0 / 3.0));
+}
+
+/* ---- every instruction set against C ------------------------------------------ */
+
+/* Same bits, all NaN being one. */
+static void check_double(double got, double want)
+{
+    assert_true(memcmp(&got, &want, sizeof got) == 0 || (isnan(got) && isnan(want)));
+}
+
+static void check_floats(const gwi_mean_kernels *k, const char *what, const float *got,
+                         const float *want, size_t n)
+{
+    size_t at = values_differ(got, want, n);
+
+    if (at != n)
+        fail_msg("%s %s, n=%zu: differs at %zu", k->isa, what, n, at);
+    assert_true(guard_intact(&guard_floats));
+}
+
+static void same_means(const gwi_mean_kernels *k, float *v, const float *start,
+                       size_t n)
+{
+    gwi_two_sums got, want;
+    float expected[CAP];
+
+    memcpy(v, start, n * sizeof *v);
+    memcpy(expected, start, n * sizeof *v);
+    portable.two_sums(start, n, &want);
+    k->two_sums(v, n, &got);
+    check_double(got.plus, want.plus);
+    check_double(got.minus, want.minus);
+    assert_true(got.plus_count == want.plus_count);
+    assert_true(got.minus_count == want.minus_count);
+    portable.two_shift(expected, n, -0.25f, 1e-3f);
+    k->two_shift(v, n, -0.25f, 1e-3f);
+    check_floats(k, "two_shift", v, expected, n);
+}
+
+static void same_signs(const gwi_mean_kernels *k, float *v, uint8_t *signs,
+                       const float *start, size_t n)
+{
+    const float mean = 0.7f;
+    float expected[CAP];
+    uint8_t want[CAP / 8 + 1];
+
+    memcpy(v, start, n * sizeof *v);
+    memcpy(expected, start, n * sizeof *v);
+    check_double(k->sign_encode(v, n, signs), portable.sign_encode(start, n, want));
+    assert_memory_equal(signs, want, (n + 7) / 8);
+    assert_true(guard_intact(&guard_bytes));
+    portable.sign_subtract(expected, n, mean);
+    k->sign_subtract(v, n, mean);
+    check_floats(k, "sign_subtract", v, expected, n);
+
+    for (size_t i = 0; i < (n + 7) / 8; i++)
+        signs[i] = (uint8_t)values_random();
+    portable.sign_decode(signs, mean, expected, n);
+    k->sign_decode(signs, mean, v, n);
+    check_floats(k, "sign_decode", v, expected, n);
+    memcpy(v, start, n * sizeof *v);
+    memcpy(expected, start, n * sizeof *v);
+    portable.sign_decode_add(signs, mean, expected, n);
+    k->sign_decode_add(signs, mean, v, n);
+    check_floats(k, "sign_decode_add", v, expected, n);
+}
+
+static void same_as_c(const gwi_mean_kernels *k, size_t n, guard_side side,
+                      size_t offset, values_kind kind)
+{
+    float *v = guard_place(&guard_floats, n * sizeof *v, side, offset * sizeof *v);
+    uint8_t *signs = guard_place(&guard_bytes, (n + 7) / 8, side, offset);
+    float start[CAP];
+
+    values_fill(start, n, kind);
+    same_means(k, v, start, n);
+    same_signs(k, v, signs, start, n);
+}
+
+/* Finite floats of any size: unlike those of similar size, their sums in double
+ * tell in which order they were added. */
+static void fill_wide(float *v, size_t n)
+{
+    for (size_t j = 0; j < n; j++) {
+        int exponent = (int)values_below(200) - 100;
+        v[j] = ldexpf((float)values_random() * 0x1p-64f, exponent);
+        v[j] = values_random() & 1 ? v[j] : -v[j];
+    }
+}
+
+static void order_is_fixed(void **unused)
+{
+    float start[CAP], v[CAP];
+    uint8_t signs[CAP / 8 + 1];
+
+    (void)unused;
+    guard_place(&guard_floats, 0, GUARD_END, 0);
+    guard_place(&guard_bytes, 0, GUARD_END, 0);
+    for (size_t t = 0; t < tested_count; t++)
+        for (size_t n = 0; n < 400; n++) {
+            fill_wide(start, n);
+            same_means(&tested[t], v, start, n);
+            same_signs(&tested[t], v, signs, start, n);
+        }
+}
+
+static void all_lengths_and_offsets(void **unused)
+{
+    static const size_t longer[] = {96, 127, 128, 129, 512, 1001, 4096, 4983};
+    const size_t count = 68 + sizeof longer / sizeof *longer;
+
+    (void)unused;
+    for (size_t t = 0; t < tested_count; t++)
+        for (size_t offset = 0; offset < 16; offset++)
+            for (size_t i = 0; i < count; i++) {
+                size_t n = i < 68 ? i : longer[i - 68];
+                values_kind kind = (values_kind)((i + offset) % VALUES_KINDS);
+                same_as_c(&tested[t], n, GUARD_END, offset, kind);
+                same_as_c(&tested[t], n, GUARD_START, offset, VALUES_HOSTILE);
+            }
+}
+
+/* ---- whole vectors ------------------------------------------------------------ */
+
+static void stripes_fit(void **unused)
+{
+    (void)unused;
+    for (size_t n = 0; n < (size_t)1 << 40; n = n * 3 + 1) {
+        size_t stripe = gwi_means_stripe(n);
+        assert_true(stripe % 64 == 0 && stripe >= 4096 && n / stripe < 64);
+    }
+    for (size_t n = 64 * 4096 - 3; n < 64 * 4096 + 3; n++)
+        assert_true((n + gwi_means_stripe(n) - 1) / gwi_means_stripe(n) <= 64);
+}
+
+enum { LARGE = 600003 };
+
+typedef struct whole {
+    float v[LARGE], shifted[LARGE], error[LARGE], out[LARGE], acc[LARGE];
+    uint8_t signs[LARGE / 8 + 1];
+    gwi_two_sums sums;
+    float mean;
+} whole;
+
+static void run_whole(whole *w, const gwi_mean_kernels *k)
+{
+    memcpy(w->shifted, w->v, sizeof w->v);
+    memcpy(w->error, w->v, sizeof w->v);
+    memcpy(w->acc, w->v, sizeof w->v);
+    w->sums = gwi_two_sums_of(k, w->v, LARGE);
+    gwi_two_shift(k, w->shifted, LARGE, 0.1f, -0.2f);
+    w->mean = gwi_sign_encode(k, w->v, LARGE, w->signs);
+    gwi_sign_subtract(k, w->error, LARGE, w->mean);
+    gwi_sign_decode(k, w->signs, w->mean, w->out, LARGE);
+    gwi_sign_decode_add(k, w->signs, w->mean, w->acc, LARGE);
+}
+
+/* The sums of a whole vector are those of its stripes, added in order. */
+static void check_whole(const whole *w)
+{
+    const size_t stripe = gwi_means_stripe(LARGE);
+    gwi_two_sums one, total = {0};
+    double magnitudes = 0.0;
+    uint8_t signs[LARGE / 8 + 1];
+
+    for (size_t at = 0; at < LARGE; at += stripe) {
+        size_t m = LARGE - at < stripe ? LARGE - at : stripe;
+        portable.two_sums(w->v + at, m, &one);
+        total.plus += one.plus;
+        total.minus += one.minus;
+        total.minus_count += one.minus_count;
+        magnitudes += portable.sign_encode(w->v + at, m, signs + at / 8);
+    }
+    assert_true(w->sums.plus == total.plus && w->sums.minus == total.minus);
+    assert_true(w->sums.minus_count == total.minus_count);
+    assert_true(w->sums.plus_count + w->sums.minus_count == LARGE);
+    assert_true(w->mean == (float)(magnitudes / LARGE));
+    assert_memory_equal(w->signs, signs, sizeof signs);
+    for (size_t j = 0; j < LARGE; j++) {
+        assert_true(w->shifted[j] == w->v[j] + (w->v[j] < 0 ? -0.2f : 0.1f));
+        assert_true(w->out[j] == copysignf(w->mean, w->v[j]));
+        assert_true(w->error[j] == w->v[j] - w->out[j]);
+        assert_true(w->acc[j] == w->v[j] + w->out[j]);
+    }
+}
+
+static void threads_agree(void **unused)
+{
+    whole *one = calloc(1, sizeof *one), *many = calloc(1, sizeof *many);
+
+    (void)unused;
+    assert_true(one != NULL && many != NULL);
+    values_fill(one->v, LARGE, VALUES_HEAVY);
+    memcpy(many->v, one->v, sizeof one->v);
+    gwi_threads_set(1);
+    run_whole(one, &portable);
+    check_whole(one);
+    for (unsigned threads = 1; threads < 5; threads++) {
+        gwi_threads_set(threads);
+        run_whole(many, gwi_means());
+        assert_memory_equal(one, many, sizeof *one);
+    }
+    gwi_threads_set(0);
+    free(one);
+    free(many);
+}
+
+static void nothing_at_all(void **unused)
+{
+    const gwi_mean_kernels *k = gwi_means();
+
+    (void)unused;
+    gwi_two_sums sums = gwi_two_sums_of(k, NULL, 0);
+    assert_true(sums.plus == 0.0 && sums.minus == 0.0);
+    assert_true(sums.plus_count == 0 && sums.minus_count == 0);
+    assert_true(gwi_sign_encode(k, NULL, 0, NULL) == 0.0f);
+    gwi_two_shift(k, NULL, 0, 1.0f, 1.0f);
+    gwi_sign_decode_add(k, NULL, 1.0f, NULL, 0);
+}
+
+/* Which NaN a sum is must not get into a message: the mean is one NaN. */
+static void nan_is_one_nan(void **unused)
+{
+    const uint32_t odd = 0x7fc12345;
+    const float want = NAN;
+    float v[3] = {1.0f, 0.0f, 2.0f};
+    uint8_t signs[1];
+    float mean;
+
+    (void)unused;
+    memcpy(&v[1], &odd, sizeof odd);
+    mean = gwi_sign_encode(gwi_means(), v, 3, signs);
+    assert_memory_equal(&mean, &want, sizeof mean);
+    assert_int_equal(gwi_two_sums_of(gwi_means(), v, 3).plus_count, 3);
+    assert_true(gwi_two_sums_of(gwi_means(), v, 3).plus == 3.0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(c_two_means),    cmocka_unit_test(zeros_are_not_negative),
+        cmocka_unit_test(c_signs),        cmocka_unit_test(means_of),
+        cmocka_unit_test(order_is_fixed), cmocka_unit_test(all_lengths_and_offsets),
+        cmocka_unit_test(stripes_fit),    cmocka_unit_test(threads_agree),
+        cmocka_unit_test(nothing_at_all), cmocka_unit_test(nan_is_one_nan),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
