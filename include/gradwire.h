@@ -335,17 +335,44 @@ GW_API gw_status gw_spec_check(const char *spec, char *canonical, size_t cap);
 GW_API const char *gw_recipe_name(size_t i);
 GW_API const char *gw_recipe_summary(size_t i);
 
+/* Makes the models equal before the first step: replaces params (as many floats as
+ * the layout has) by worker 0's, which methods that send changes of the model also
+ * remember. Those fail with GW_ERR_ARG at their first exchange without it; others
+ * can do without if the models begin equal. A collective: every worker calls it. */
+GW_API gw_status gw_sync_start(gw_sync *sync, float *params);
+
 /* Begins a step: replaces grad, this worker's gradient (as many floats as the
  * layout has), by what the optimizer should apply - for most methods the
  * average over the workers, or the part of it that was sent. Methods that
  * exchange models leave it alone. GW_SKIPPED: a worker's gradient held NaN or
- * infinity and no worker may apply this step. Fails as collectives do, or with
- * GW_ERR_NUMBER naming worker, step and tensor. */
+ * infinity; do not apply it, grad is undefined, but go on with gw_sync_model(). The
+ * step is skipped on every worker by methods that exchange gradients; with others,
+ * which do not talk then, on that worker alone. What sound workers have gathered in
+ * a residual stays there. Fails as collectives do, or with GW_ERR_NUMBER naming
+ * worker, step and tensor. */
 GW_API gw_status gw_sync_gradient(gw_sync *sync, float *grad);
+
+/* Feeds the gradient of one tensor, the last of the layout first, while backward
+ * still computes those before it: grad points to the whole vector, of which this
+ * tensor is now final. A thread of the sync's own exchanges what is complete; comm
+ * and sync are busy until gw_sync_gradient() with the same grad, which waits for it,
+ * has returned. The result has the same bits as without parts. GW_ERR_ARG if the
+ * order is another, GW_ERR_NOMEM, GW_ERR_SYSTEM. */
+GW_API gw_status gw_sync_gradient_part(gw_sync *sync, float *grad, size_t tensor);
+
+/* Whether parts are exchanged while later ones are still awaited (1), or the method
+ * needs the whole vector and waits for the last part (0). */
+GW_API int gw_sync_overlaps(const gw_sync *sync);
 
 /* Ends a step: methods that exchange models replace params, after the local
  * optimizer's step, by what this worker continues from; others return at once. */
 GW_API gw_status gw_sync_model(gw_sync *sync, float *params);
+
+/* Ends the training: methods that let models differ between exchanges, or average
+ * once at the end, replace params by the average over the workers; with
+ * average=polyak, by the average of all models of all workers and steps. Others, and
+ * those whose models never meet ("none", "a2sgd"), leave params alone. A collective. */
+GW_API gw_status gw_sync_finish(gw_sync *sync, float *params);
 
 /* Whether every worker's model has the same bits after each step (1), provided
  * they began equal, or may differ (0: local steps, "none"). */
@@ -364,6 +391,29 @@ typedef struct gw_stats {
 } gw_stats;
 
 GW_API gw_stats gw_sync_stats(const gw_sync *sync);
+
+/* The Euclidean norm of what this worker remembers and has not sent; 0 without a
+ * residual. Reads it once, so ask now and then and not in every step. */
+GW_API double gw_sync_residual_norm(const gw_sync *sync);
+
+/* State: everything a sync remembers between steps - residuals, the last common
+ * model, counters, where it is in its periods - so that a run that is stopped and
+ * resumed is the run that was not. The bytes are the same on every machine. */
+
+/* The length of this worker's state; does not change. */
+GW_API size_t gw_sync_state_len(const gw_sync *sync);
+
+/* Writes it to state, of cap bytes; between steps. GW_ERR_SPACE. */
+GW_API gw_status gw_sync_save(const gw_sync *sync, void *state, size_t cap);
+
+/* Takes over the states that `count` workers saved after the same step, in the order
+ * of their ranks, into a sync made with the same spec and layout; every worker gives
+ * all of them. If count is the number of workers, each goes on where it was. If not,
+ * residuals are added up and handed out anew, so that their sum is preserved.
+ * GW_ERR_DATA names the state that is damaged or does not fit; sync is then
+ * unchanged. */
+GW_API gw_status gw_sync_load(gw_sync *sync, const void *const *states,
+                              const size_t *lens, size_t count);
 
 #ifdef __cplusplus
 }

@@ -320,8 +320,8 @@ gw_status gwi_wait_exactly(gw_comm *c, gwi_op *op, size_t len)
     return gwi_comm_break(c, GW_ERR_DATA);
 }
 
-gw_status gwi_exchange(gw_comm *c, int to, const void *out, size_t out_len, int from,
-                       void *in, size_t in_len)
+gw_status gwi_swap(gw_comm *c, int to, const void *out, size_t out_len, int from,
+                   void *in, size_t in_len)
 {
     gwi_op *ops = c->ops;
 

@@ -53,8 +53,8 @@ gw_status gwi_wait_all(gw_comm *c, gwi_op *ops, size_t n);
 gw_status gwi_wait_exactly(gw_comm *c, gwi_op *op, size_t len);
 
 /* Sends and receives at the same time, and waits for both. */
-gw_status gwi_exchange(gw_comm *c, int to, const void *out, size_t out_len, int from,
-                       void *in, size_t in_len);
+gw_status gwi_swap(gw_comm *c, int to, const void *out, size_t out_len, int from,
+                   void *in, size_t in_len);
 
 /* At least len bytes of scratch memory, kept from call to call, contents
  * undefined. NULL (after gw_fail) if there is no memory. */

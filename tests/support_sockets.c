@@ -22,6 +22,7 @@ typedef struct socket_end {
     int rank;
     int *fds;          /* this rank's row */
     uint64_t *tickets; /* [4][workers]: sends posted, sends over, receives likewise */
+    bool *full;        /* [workers]: a send waits for room */
 } socket_end;
 
 /* What the transport keeps in a gw_request. */
@@ -107,6 +108,8 @@ static gw_status advance(socket_end *e, socket_op *op)
                              : op->buf + (op->done - sizeof op->len);
         size_t left = (prefix ? sizeof op->len : sizeof op->len + op->len) - op->done;
         ssize_t n = move(e->fds[op->peer], op, at, left);
+        if (op->sends)
+            e->full[op->peer] = n == 0;
         if (n == 0)
             return GW_PENDING;
         if (n < 0)
@@ -145,9 +148,9 @@ static gw_status toy_wait(void *ctx, double seconds)
 
     for (int r = 0; r < e->group->workers && n < 64; r++)
         if (e->fds[r] >= 0)
-            fds[n++] = (struct pollfd){.fd = e->fds[r], .events = POLLIN};
-    /* Room to write is nearly always there; short sleeps cover the rest. */
-    return poll(fds, n, seconds > 0.002 ? 2 : 1) > 0 ? GW_OK : GW_PENDING;
+            fds[n++] = (struct pollfd){.fd = e->fds[r],
+                                       .events = POLLIN | (e->full[r] ? POLLOUT : 0)};
+    return poll(fds, n, (int)(seconds * 1000)) > 0 ? GW_OK : GW_PENDING;
 }
 
 static void toy_close(void *ctx)
@@ -171,11 +174,13 @@ gw_status socket_comm_new(gw_comm **out, socket_group *g, int rank, int without_
                           .wait = without_wait ? NULL : toy_wait,
                           .close = toy_close};
     gw_comm_options opt = {.struct_size = sizeof opt, .timeout_seconds = timeout};
-    socket_end *e = calloc(1, sizeof *e + 4 * (size_t)g->workers * sizeof(uint64_t));
+    size_t p = (size_t)g->workers;
+    socket_end *e = calloc(1, sizeof *e + 4 * p * sizeof(uint64_t) + p * sizeof(bool));
 
     e->group = g;
     e->rank = rank;
     e->fds = g->fds + rank * g->workers;
     e->tickets = (uint64_t *)(e + 1);
+    e->full = (bool *)(e->tickets + 4 * p);
     return gw_comm_new(out, &table, e, rank, g->workers, &opt);
 }

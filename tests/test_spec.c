@@ -20,7 +20,7 @@ static void test_canonical(void **state)
         {"drop:0.99,threshold=tensor",
          "drop:rate=0.99,threshold=tensor,residual=on,warmup=0,ladder=0,dense_below=0"},
         {"qsgd:4",
-         "qsgd:bits=4,bucket=512,norm=max,residual=off,warmup=0,dense_below=0,"
+         "qsgd:bits=4,bucket=512,norm=max,residual=off,via=auto,warmup=0,dense_below=0,"
          "seed=0"},
         {"a2sgd", "a2sgd:resync=0"},
         {"local:16", "local:every=16,grow=1,start=0,average=none"},
@@ -28,10 +28,11 @@ static void test_canonical(void **state)
          "local:every=grow,grow=2,start=0,average=polyak"},
         {"oneshot", "oneshot:average=none"},
         {"spa:8", "spa:chunks=8"},
-        {"pqasgd:8,4", "pqasgd:every=8,bits=4,bucket=512,norm=max,residual=off,seed=0"},
-        {"gtopk:0.001+q:4,norm=l2",
+        {"pqasgd:8,4",
+         "pqasgd:every=8,bits=4,bucket=512,norm=max,residual=off,via=auto,seed=0"},
+        {"gtopk:0.001+q:8,norm=l2",
          "gtopk:density=0.001,putback=keep,residual=on,warmup=0,ladder=0,dense_below=0+"
-         "q:bits=4,bucket=512,norm=l2,seed=0"},
+         "q:bits=8,bucket=512,norm=l2,seed=0"},
         {"local:16+topk:1e-2+bf16",
          "local:every=16,grow=1,start=0,average=none+topk:density=0.01,residual=on,"
          "warmup=0,ladder=0,dense_below=0+bf16"},
@@ -85,6 +86,8 @@ static void test_refused(void **state)
         {"dense+1bit", "'1bit'", "topk, gtopk or drop"},
         {"local:4+topk:0.1+momentum:0.9", "'momentum'", "of gradients"},
         {"topk:0.1,residual=off+momentum:0.9", "'momentum'", "residual=on"},
+        {"qsgd:2,residual=on", "bits=2", "residual=off"},
+        {"topk:0.1+q:4,norm=l2", "bits=4", "norm=l2"},
         {"topk:0.1+", "''", "topk"},
         {"+topk:0.1", "''", "topk"},
         {"local:2+topk:0.1+q:4+momentum:0.9+q:4", "'q'", "too many"},

@@ -22,6 +22,10 @@ gw_status gwi_allreduce_ring(gw_comm *c, float *x, size_t n, float divide,
 gw_status gwi_allreduce_doubling(gw_comm *c, float *x, size_t n, float divide,
                                  gwi_note *note);
 
+/* Hands worker 0's message, *len bytes at buf, to all; the others learn its length,
+ * at most cap. */
+gw_status gwi_broadcast_message(gw_comm *c, void *buf, size_t cap, size_t *len);
+
 /* Vectors up to this many floats go by recursive doubling: at 32 KiB the bytes it
  * sends more than the ring take less time on a gigabit link (0.26 ms a round)
  * than the rounds it saves for eight workers or more. */

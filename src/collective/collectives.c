@@ -36,34 +36,50 @@ gw_status gw_barrier(gw_comm *c)
         int to = (c->rank + distance) % c->workers;
         int from = (c->rank + c->workers - distance) % c->workers;
         char nothing[1];
-        GWI_TRY(gwi_exchange(c, to, nothing, 0, from, nothing, 0));
+        GWI_TRY(gwi_swap(c, to, nothing, 0, from, nothing, 0));
     }
     return GW_OK;
 }
 
 /* Binomial tree over ranks relative to root: a worker receives from the one whose
  * number lacks its lowest set bit, then serves those that add a lower one. */
-gw_status gw_broadcast(gw_comm *c, void *buf, size_t len, int root)
+static gw_status spread(gw_comm *c, void *buf, size_t cap, size_t *len, int root)
 {
-    int relative, bit = 1;
+    int relative = (c->rank - root + c->workers) % c->workers, bit = 1;
+    size_t posted = 0;
 
-    if (root < 0 || root >= c->workers)
-        return gw_fail(GW_ERR_ARG, "root %d is not one of %d workers", root,
-                       c->workers);
-    relative = (c->rank - root + c->workers) % c->workers;
     while (bit < c->workers && (relative & bit) == 0)
         bit *= 2;
     if (relative != 0) {
         int from = (c->rank - bit + c->workers) % c->workers;
-        GWI_TRY(gwi_recv(c, &c->ops[0], from, buf, len));
-        GWI_TRY(gwi_wait_exactly(c, &c->ops[0], len));
+        GWI_TRY(gwi_recv(c, &c->ops[0], from, buf, cap));
+        GWI_TRY(gwi_wait(c, &c->ops[0]));
+        *len = c->ops[0].len;
     }
-    size_t posted = 0;
     for (bit /= 2; bit > 0; bit /= 2)
         if (relative + bit < c->workers)
-            GWI_TRY(
-                gwi_send(c, &c->ops[posted++], (c->rank + bit) % c->workers, buf, len));
+            GWI_TRY(gwi_send(c, &c->ops[posted++], (c->rank + bit) % c->workers, buf,
+                             *len));
     return gwi_wait_all(c, c->ops, posted);
+}
+
+gw_status gw_broadcast(gw_comm *c, void *buf, size_t len, int root)
+{
+    size_t got = len;
+
+    if (root < 0 || root >= c->workers)
+        return gw_fail(GW_ERR_ARG, "root %d is not one of %d workers", root,
+                       c->workers);
+    GWI_TRY(spread(c, buf, len, &got, root));
+    if (got == len)
+        return GW_OK;
+    gw_fail(GW_ERR_DATA, "%zu bytes were broadcast where %zu were due", got, len);
+    return gwi_comm_break(c, GW_ERR_DATA);
+}
+
+gw_status gwi_broadcast_message(gw_comm *c, void *buf, size_t cap, size_t *len)
+{
+    return spread(c, buf, cap, len, 0);
 }
 
 /* Every worker sends its message straight to every other: as many bytes as a ring

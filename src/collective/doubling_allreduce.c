@@ -73,7 +73,7 @@ static gw_status exchange_all(const doubling *d, int q, float divide)
     for (int bit = 1; bit < q; bit *= 2) {
         int peer = d->comm->rank ^ bit;
         pack(d);
-        GWI_TRY(gwi_exchange(d->comm, peer, d->out, d->len, peer, d->in, d->len));
+        GWI_TRY(gwi_swap(d->comm, peer, d->out, d->len, peer, d->in, d->len));
         add_incoming(d);
     }
     if (divide != 1.0f)

@@ -303,6 +303,26 @@ static gw_status check_needs(const gwi_spec *spec, const gwi_stage *stage)
     return GW_OK;
 }
 
+/* Rounding at random adds a variance of up to q times the squared norm. A residual
+ * that takes in more than was there grows without bound, so q must be below 1: for
+ * the L2 norm it is min(d/s^2, sqrt(d)/s); for the largest magnitude, about 3.5
+ * times the root mean square of a bucket, about 3/s^2. */
+static gw_status check_rounding(const gwi_spec *spec)
+{
+    double s = (double)((1u << (spec->opt.bits % 32 - 1)) - 1);
+    double d = (double)spec->opt.bucket;
+    double q =
+        spec->opt.norm == GWI_NORM_L2 ? fmin(d / (s * s), sqrt(d) / s) : 3 / (s * s);
+
+    if (q < 1)
+        return GW_OK;
+    return gw_fail(
+        GW_ERR_SPEC,
+        "bits=%d does not fit norm=%s with residual=on: rounding would add more "
+        "than the residual can shed; take more bits, norm=max or residual=off",
+        (int)spec->opt.bits, spec->opt.norm == GWI_NORM_L2 ? "l2" : "max");
+}
+
 /* The answers of all stages together. */
 static void combine(gwi_spec *spec)
 {
@@ -370,6 +390,9 @@ gw_status gwi_spec_parse(const char *text, gwi_spec *spec)
     combine(spec);
     for (int i = 0; i < spec->count; i++)
         GWI_TRY(check_needs(spec, spec->stages[i]));
+    if (spec->how == GWI_HOW_LEVELS && spec->opt.bits != 32 &&
+        spec->opt.residual == GWI_ON)
+        GWI_TRY(check_rounding(spec));
     switch_off(spec);
     return GW_OK;
 }

@@ -49,6 +49,7 @@ enum { GWI_SCOPE_GLOBAL, GWI_SCOPE_TENSOR };
 enum { GWI_CENTRE_MEAN, GWI_CENTRE_THRESHOLD, GWI_CENTRE_COLUMN };
 enum { GWI_PUTBACK_KEEP, GWI_PUTBACK_PAPER };
 enum { GWI_AVERAGE_NONE, GWI_AVERAGE_POLYAK };
+enum { GWI_VIA_AUTO, GWI_VIA_GATHER, GWI_VIA_SCATTER };
 
 /* The values of all options; those of stages that are absent keep the values that
  * switch them off. */
@@ -67,7 +68,7 @@ typedef struct gwi_options {
     uint64_t resync;       /* a2sgd: steps between averages of the models, 0: never */
     uint64_t seed;         /* of rounding; added to the sync's own */
     double momentum, clip; /* of the momentum correction; 0: off */
-    int residual, norm, scope, centre, putback, average, mask;
+    int residual, norm, scope, centre, putback, average, mask, via;
 } gwi_options;
 
 enum { GWI_MAX_STAGES = 4 };

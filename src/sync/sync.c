@@ -1,166 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sync.c - one method for one model: making it, the two calls of a step, and what
- * is measured around them. */
+ * sync.c - the calls of a training step: what is handed to the exchange, and what is
+ * checked and measured around it. */
 #include "sync/sync.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "kernels/vector.h"
-#include "sync/methods.h"
-
-static const gwi_method *const methods[] = {
-    &gwi_method_none,
-    &gwi_method_dense,
-};
-
-static const gwi_method *find_method(const gwi_spec *spec)
-{
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
-        if (methods[i]->fits(spec))
-            return methods[i];
-    return NULL;
-}
-
-/* ---- making -------------------------------------------------------------------------
- */
-
-/* What must be the same on all workers, in a form that can be sent. */
-typedef struct settings {
-    uint64_t floats, layout, seed, nonfinite;
-    char text[256];
-} settings;
-
-/* FNV-1a, for telling layouts apart and nothing else. */
-static uint64_t hash(uint64_t h, const void *data, size_t len)
-{
-    const uint8_t *bytes = data;
-
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ bytes[i]) * 1099511628211u;
-    return h;
-}
-
-static uint64_t layout_hash(const gw_layout *l)
-{
-    uint64_t h = 14695981039346656037u;
-
-    for (size_t i = 0; i < l->count; i++) {
-        const gw_tensor *t = &l->tensors[i];
-        uint64_t shape[2] = {t->rows, t->cols};
-        h = hash(h, t->name, strlen(t->name) + 1);
-        h = hash(h, shape, sizeof shape);
-    }
-    return h;
-}
-
-static gw_status fail_mismatch(const settings *own, const settings *other, int rank)
-{
-    if (strncmp(own->text, other->text, sizeof own->text) != 0)
-        return gw_fail(GW_ERR_MISMATCH,
-                       "this worker syncs by '%s', worker %d by '%.255s'", own->text,
-                       rank, other->text);
-    if (own->floats != other->floats)
-        return gw_fail(GW_ERR_MISMATCH,
-                       "this worker's model has %" PRIu64
-                       " parameters, worker %d's %" PRIu64,
-                       own->floats, rank, other->floats);
-    return gw_fail(GW_ERR_MISMATCH, "this worker and worker %d differ in %s", rank,
-                   own->layout != other->layout ? "the tensors of the model"
-                   : own->seed != other->seed   ? "the seed of the sync"
-                                                : "what to do about NaN and infinity");
-}
-
-static gw_status compare_settings(const gw_sync *s)
-{
-    size_t p = (size_t)s->comm->workers;
-    settings own = {.floats = s->layout->floats,
-                    .layout = layout_hash(s->layout),
-                    .seed = s->seed,
-                    .nonfinite = (uint64_t)s->nonfinite};
-    settings *all = gwi_calloc(p, sizeof *all + sizeof(size_t));
-    gw_status st;
-
-    if (all == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory to compare %zu workers", p);
-    memcpy(own.text, s->text, sizeof own.text);
-    size_t *lens = (size_t *)(all + p);
-    st = gw_allgather(s->comm, &own, sizeof own, all, sizeof own, lens);
-    for (size_t r = 0; st == GW_OK && r < p; r++)
-        if (lens[r] != sizeof own || memcmp(&own, &all[r], sizeof own) != 0)
-            st = fail_mismatch(&own, &all[r], (int)r);
-    gwi_free(all);
-    return st;
-}
-
-static gw_status check_arguments(const gw_layout *layout, const gw_comm *comm,
-                                 const gw_sync_options *opt)
-{
-    if (layout == NULL || comm == NULL)
-        return gw_fail(GW_ERR_ARG, "gw_sync_new() needs a layout and a comm");
-    if (opt != NULL && (opt->struct_size != sizeof *opt || opt->nonfinite < 0 ||
-                        opt->nonfinite > GW_NONFINITE_IGNORE))
-        return gw_fail(
-            GW_ERR_ARG,
-            "gw_sync_options: struct_size or nonfinite is not one known here");
-    return GW_OK;
-}
-
-static gw_status build(gw_sync *s, const gw_layout *layout, gw_comm *comm,
-                       const gw_sync_options *opt)
-{
-    s->comm = comm;
-    s->layout = gwi_layout_copy(layout);
-    if (s->layout == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for a layout");
-    s->nonfinite = opt != NULL ? opt->nonfinite : GW_NONFINITE_STOP;
-    s->seed = opt != NULL ? opt->seed : 0;
-    gwi_spec_write(&s->spec, s->text, sizeof s->text);
-    GWI_TRY(compare_settings(s));
-    return s->method->init != NULL ? s->method->init(s) : GW_OK;
-}
-
-gw_status gw_sync_new(gw_sync **out, const char *text, const gw_layout *layout,
-                      gw_comm *comm, const gw_sync_options *opt)
-{
-    gwi_spec spec;
-    gw_sync *s;
-    gw_status st;
-
-    *out = NULL;
-    GWI_TRY(check_arguments(layout, comm, opt));
-    GWI_TRY(gwi_spec_parse(text, &spec));
-    const gwi_method *method = find_method(&spec);
-    if (method == NULL)
-        return gw_fail(GW_ERR_ABSENT,
-                       "'%s' is not in this version, which has dense and none", text);
-    s = gwi_calloc(1, sizeof *s + method->state_size);
-    if (s == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for a sync");
-    s->method = method;
-    s->state = s + 1;
-    s->spec = spec;
-    st = build(s, layout, comm, opt);
-    if (st != GW_OK)
-        goto fail;
-    *out = s;
-    return GW_OK;
-
-fail:
-    gw_sync_free(s);
-    return st;
-}
-
-void gw_sync_free(gw_sync *s)
-{
-    if (s == NULL)
-        return;
-    if (s->method->fini != NULL)
-        s->method->fini(s);
-    gw_layout_free(s->layout);
-    gwi_free(s);
-}
+#include "sync/overlap.h"
 
 /* ---- measuring
  * ------------------------------------------------------------------------ */
@@ -196,19 +45,19 @@ static void leave(gw_sync *s, const gw_traffic *before)
     s->stats.decode_seconds += gwi_now() - s->entered - waited - s->encoded;
 }
 
-/* ---- the two calls
- * ---------------------------------------------------------------------- */
+/* ---- notes
+ * ------------------------------------------------------------------------------ */
 
 /* A note about a bad gradient: worker + 1 above, tensor below, so that the least
  * note is that of the first such worker. */
-static gwi_note look_at(const gw_sync *s, const float *grad)
+static gwi_note look_at(const gw_sync *s, const float *grad, size_t begin, size_t end)
 {
-    size_t n = s->layout->floats, bad;
+    size_t bad;
 
     if (s->nonfinite == GW_NONFINITE_IGNORE)
         return 0;
-    bad = gwi_first_nonfinite(grad, n);
-    if (bad == n)
+    bad = begin + gwi_first_nonfinite(grad + begin, end - begin);
+    if (bad == end)
         return 0;
     const gw_tensor *t = gwi_layout_find(s->layout, bad);
     return (uint64_t)(s->comm->rank + 1) << 32 | (uint64_t)(t - s->layout->tensors);
@@ -230,33 +79,216 @@ static gw_status act_on(gw_sync *s, gwi_note note)
         (int)(note >> 32) - 1, t != NULL ? t->name : "?", s->step);
 }
 
-gw_status gw_sync_gradient(gw_sync *s, float *grad)
+size_t gwi_put_note(uint8_t *msg, gwi_note note)
+{
+    for (int i = 0; i < 8; i++)
+        msg[i] = (uint8_t)(note >> 8 * i);
+    return 8;
+}
+
+gwi_note gwi_get_note(const uint8_t *msg, size_t len)
+{
+    gwi_note note = 0;
+
+    for (int i = 7; len == 8 && i >= 0; i--)
+        note = note << 8 | msg[i];
+    return note;
+}
+
+/* ---- gradients
+ * ---------------------------------------------------------------------------- */
+
+/* Momentum in steps in which all is sent: ordinary momentum, on the average. */
+static void apply_momentum(gw_sync *s, float *v)
+{
+    size_t n = s->layout->floats;
+
+    if (s->velocity == NULL)
+        return;
+    gwi_scale(s->velocity, (float)s->spec.opt.momentum, n);
+    gwi_add(s->velocity, v, n);
+    memcpy(v, s->velocity, n * sizeof *v);
+}
+
+/* Hands v to the exchange, small tensors apart. */
+static gw_status run_exchange(gw_sync *s, float *v, gwi_note *note)
+{
+    gwi_small_take(s, v);
+    GWI_TRY(s->exchange->run(s, v, note));
+    return *note != 0 ? GW_OK : gwi_small_give(s, v);
+}
+
+static gw_status exchange_gradient(gw_sync *s, float *grad, gwi_note *note)
+{
+    if (!s->now.dense)
+        return run_exchange(s, grad, note);
+    gwi_sync_encoded(s);
+    GWI_TRY(gwi_average_dense(s, grad, note));
+    if (*note == 0)
+        apply_momentum(s, grad);
+    return GW_OK;
+}
+
+void gwi_sync_begin_step(gw_sync *s)
+{
+    s->step++;
+    s->stats.steps++;
+    gwi_comm_set_step(s->comm, s->step);
+    s->now = gwi_schedule(&s->spec, s->step, s->comm->workers, &s->phase);
+}
+
+gw_status gwi_sync_whole(gw_sync *s, float *grad, gwi_note *note)
 {
     gw_traffic before = enter(s);
     gw_status st = GW_OK;
 
-    gwi_comm_set_step(s->comm, ++s->step);
-    s->stats.steps++;
-    gwi_note note = look_at(s, grad);
-    if (s->method->gradient != NULL)
-        st = s->method->gradient(s, grad, &note);
-    leave(s, &before);
-    return st == GW_OK ? act_on(s, note) : st;
-}
-
-gw_status gw_sync_model(gw_sync *s, float *params)
-{
-    if (s->method->model == NULL)
-        return GW_OK;
-    gw_traffic before = enter(s);
-    gw_status st = s->method->model(s, params);
+    *note = look_at(s, grad, 0, s->layout->floats);
+    if (s->now.gradient)
+        st = exchange_gradient(s, grad, note);
     leave(s, &before);
     return st;
 }
 
+gw_status gwi_sync_bucket(gw_sync *s, const gwi_bucket *b, float *grad, gwi_note *note)
+{
+    gw_traffic before = enter(s);
+
+    *note = look_at(s, grad, b->begin, b->end);
+    gwi_sync_encoded(s);
+    gw_status st = gwi_average_bucket(s, b, grad, note);
+    leave(s, &before);
+    return st;
+}
+
+gw_status gw_sync_gradient(gw_sync *s, float *grad)
+{
+    gwi_note note = 0;
+    gw_status st;
+
+    if (gwi_overlap_pending(s)) {
+        st = gwi_overlap_finish(s, grad, &note);
+    } else {
+        gwi_sync_begin_step(s);
+        st = gwi_sync_whole(s, grad, &note);
+    }
+    return st == GW_OK ? act_on(s, note) : st;
+}
+
+/* ---- models
+ * --------------------------------------------------------------------------------- */
+
+static gw_status average(gw_sync *s, float *x, size_t n)
+{
+    return gwi_allreduce(s->comm, x, n, (float)s->comm->workers, NULL);
+}
+
+/* The rotating chunk of sparse parameter averaging. */
+static gw_status average_chunk(gw_sync *s, float *x)
+{
+    size_t begin, end, chunks = s->spec.opt.chunks;
+
+    gw_part(s->layout->floats, (int)chunks, (int)((s->step - 1) % chunks), &begin,
+            &end);
+    return average(s, x + begin, end - begin);
+}
+
+/* Every worker goes on from the last common model plus the average of what was sent
+ * of the changes since. */
+static gw_status exchange_change(gw_sync *s, float *x)
+{
+    size_t n = s->layout->floats;
+    gwi_note note = 0;
+
+    gwi_subtract(x, x, s->reference, n);
+    GWI_TRY(run_exchange(s, x, &note));
+    gwi_add(x, s->reference, n);
+    memcpy(s->reference, x, n * sizeof *x);
+    return GW_OK;
+}
+
+static gw_status exchange_model(gw_sync *s, float *x)
+{
+    if (s->spec.what == GWI_WHAT_CHANGE)
+        return exchange_change(s, x);
+    if (s->spec.which == GWI_WHICH_CHUNK)
+        return average_chunk(s, x);
+    return average(s, x, s->layout->floats);
+}
+
+/* The running mean of all models of this worker. */
+static void add_to_mean(gw_sync *s, const float *x)
+{
+    if (s->mean == NULL)
+        return;
+    for (size_t i = 0; i < s->layout->floats; i++)
+        s->mean[i] += (x[i] - s->mean[i]) / (float)s->step;
+}
+
+static gw_status check_started(const gw_sync *s)
+{
+    if (s->reference == NULL || s->started)
+        return GW_OK;
+    return gw_fail(GW_ERR_ARG,
+                   "'%s' sends changes of the model: call gw_sync_start() first",
+                   s->spec.stages[0]->name);
+}
+
+static bool repairs(const gw_sync *s)
+{
+    return s->spec.opt.resync > 0 && s->step % s->spec.opt.resync == 0;
+}
+
+gw_status gw_sync_model(gw_sync *s, float *params)
+{
+    gw_status st = GW_OK;
+
+    GWI_TRY(check_started(s));
+    if (!s->now.model && !repairs(s) && s->mean == NULL)
+        return GW_OK;
+    gw_traffic before = enter(s);
+    add_to_mean(s, params);
+    if (repairs(s))
+        st = average(s, params, s->layout->floats);
+    else if (s->now.model)
+        st = exchange_model(s, params);
+    leave(s, &before);
+    return st;
+}
+
+gw_status gw_sync_start(gw_sync *s, float *params)
+{
+    size_t n = s->layout->floats;
+
+    GWI_TRY(gw_broadcast(s->comm, params, n * sizeof *params, 0));
+    if (s->reference != NULL)
+        memcpy(s->reference, params, n * sizeof *params);
+    s->started = true;
+    return GW_OK;
+}
+
+gw_status gw_sync_finish(gw_sync *s, float *params)
+{
+    size_t n = s->layout->floats;
+    bool averages = s->spec.what != GWI_WHAT_GRADIENT && s->spec.when != GWI_WHEN_NEVER;
+    gw_traffic before = enter(s);
+    gw_status st = GW_OK;
+
+    if (s->mean != NULL)
+        memcpy(params, s->mean, n * sizeof *params);
+    if (averages || s->mean != NULL)
+        st = average(s, params, n);
+    leave(s, &before);
+    return st;
+}
+
+/* ---- what there is to know
+ * ------------------------------------------------------------------ */
+
 int gw_sync_keeps_equal(const gw_sync *s)
 {
-    return s->method->keeps_equal || s->comm->workers == 1;
+    bool talks = s->spec.when == GWI_WHEN_EVERY && s->spec.what == GWI_WHAT_GRADIENT;
+
+    return s->comm->workers == 1 || (talks && !s->exchange->differs);
 }
 
 const char *gw_sync_spec(const gw_sync *s)
@@ -267,4 +299,9 @@ const char *gw_sync_spec(const gw_sync *s)
 gw_stats gw_sync_stats(const gw_sync *s)
 {
     return s->stats;
+}
+
+double gw_sync_residual_norm(const gw_sync *s)
+{
+    return s->residual != NULL ? sqrt(gwi_sumsq(s->residual, s->layout->floats)) : 0;
 }

@@ -1,64 +1,114 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sync.h - the inside of a gw_sync, and what a method is.
+ * sync.h - the inside of a gw_sync, and what an exchange is.
  *
- * A method turns the answers of a spec into the two calls of a training step. It
- * is one file whose only external symbol is its gwi_method; sync.c checks, counts
- * and measures around it. */
+ *     when    schedule.c   is this a step to talk in, dense or not, how densely
+ *     what    sync.c       hands over the gradient, the change of the model, or it
+ *     which   selector.c   takes coordinates out of the residual
+ *     how     coder.c      writes them
+ *     combine exchange_*.c sends, receives, adds
+ *
+ * An exchange replaces a vector by its average over the workers, or by the part of
+ * it that was sent. It is one file whose only external symbol is its gwi_exchange. */
 #ifndef GWI_SYNC_H
 #define GWI_SYNC_H
 
 #include "collective/collective.h"
 #include "comm.h"
 #include "layout.h"
+#include "sync/coder.h"
+#include "sync/schedule.h"
 #include "sync/spec.h"
 
-typedef struct gwi_method {
+typedef struct gwi_exchange {
     const char *name;
 
-    /* Whether it can do what spec asks for. The first method in the table that
-     * says so is taken. Pure. */
+    /* Whether it can do what spec asks for; the first in the table is taken. Pure. */
     bool (*fits)(const gwi_spec *spec);
 
     /* Bytes of zeroed private state that sync->state points to. */
     size_t state_size;
 
     /* Prepares the state. On failure it must be left so that fini() is safe.
-     * Optional. */
+     * Optional, like fini(). */
     gw_status (*init)(gw_sync *sync);
-
-    /* Releases what init() acquired. Optional. */
     void (*fini)(gw_sync *sync);
 
-    /* The exchange of a gradient, in place. *note is this worker's and must be the
-     * least of all workers' afterwards. May block. NULL if gradients are left
-     * alone. */
-    gw_status (*gradient)(gw_sync *sync, float *grad, gwi_note *note);
+    /* Replaces v (as many floats as the layout has). *note is this worker's and must
+     * be the least of all workers' afterwards; if it is not 0 then, v is undefined
+     * and what was selected is back in the residual. May block. */
+    gw_status (*run)(gw_sync *sync, float *v, gwi_note *note);
 
-    /* The exchange of models, in place. May block. NULL if models are left alone. */
-    gw_status (*model)(gw_sync *sync, float *params);
+    bool lossy;   /* has a use for a residual */
+    bool differs; /* does not leave the same vector on all workers */
+} gwi_exchange;
 
-    /* Whether all workers' models stay equal. */
-    bool keeps_equal;
-} gwi_method;
+extern const gwi_exchange gwi_exchange_dense;
+extern const gwi_exchange gwi_exchange_gather;
+extern const gwi_exchange gwi_exchange_tree;
+extern const gwi_exchange gwi_exchange_coded;
+extern const gwi_exchange gwi_exchange_means;
+
+/* Tensors that are sent whole because they are small (dense_below). */
+typedef struct gwi_small {
+    float *values; /* count of them, one tensor after the other */
+    size_t count;
+} gwi_small;
 
 struct gw_sync {
     gw_comm *comm;
     gw_layout *layout;
-    const gwi_method *method;
-    void *state;
+    const gwi_exchange *exchange;
+    void *state; /* of the exchange */
     gwi_spec spec;
     gw_nonfinite nonfinite;
     uint64_t seed;
     uint64_t step; /* 1 in the first */
+    gwi_phase phase;
+    gwi_moment now; /* what the schedule says of this step */
     gw_stats stats;
-    double encoded; /* seconds of the current call so far that were encoding */
-    double entered; /* when the current call began */
-    double waited;  /* comm's waiting when the current call began */
-    char text[256];
+
+    /* What is remembered, n floats each, NULL where not needed. */
+    float *residual;  /* of what was not sent */
+    float *velocity;  /* of the momentum correction */
+    float *reference; /* the last common model */
+    float *mean;      /* of all models so far (Polyak) */
+    bool started;     /* the reference is there */
+
+    gwi_small small;
+    struct gwi_overlap *overlap; /* made by the first part fed */
+    double encoded;  /* seconds of the current call so far that were encoding */
+    double entered;  /* when the current call began */
+    double waited;   /* comm's waiting when the current call began */
+    char asked[256]; /* canonical spec, before the number of workers was looked at */
+    char text[256];  /* the same with every choice made */
 };
 
-/* A method calls this when its own data is encoded and the exchange begins. */
+/* An exchange calls this when its own data is encoded and messages begin. */
 void gwi_sync_encoded(gw_sync *sync);
+
+/* The average of v over the workers by whole buckets of tensors, as dense does it. */
+gw_status gwi_average_dense(gw_sync *sync, float *v, gwi_note *note);
+
+/* Whether a tensor is sent whole because it is small. */
+bool gwi_is_small(const gw_sync *sync, const gw_tensor *tensor);
+
+/* Moves the small tensors out of v, leaving zeros, and back in, averaged. */
+void gwi_small_take(gw_sync *sync, float *v);
+gw_status gwi_small_give(gw_sync *sync, float *v);
+
+/* The key of random rounding for this worker and step; `second` for the second
+ * rounding within a step. */
+uint64_t gwi_sync_key(const gw_sync *sync, bool second);
+
+/* ---- notes in place of messages
+ * ------------------------------------------------------ */
+
+/* A worker whose gradient is no good sends its note, 8 bytes, in place of a message;
+ * no message is that short. */
+size_t gwi_put_note(uint8_t *msg, gwi_note note);
+
+/* The note that len bytes are, 0 if they are a message. */
+gwi_note gwi_get_note(const uint8_t *msg, size_t len);
 
 #endif

@@ -217,14 +217,17 @@ static gw_status link_test(void *ctx, gw_request *req, size_t *len)
     return GW_OK;
 }
 
-/* The next moment at which an operation in flight becomes due, or 0. */
-static double next_due(const link_end *l)
+/* The next moment at which an operation becomes due, or 0. One that is due but has
+ * not come through the transport below is for that one to wait for. */
+static double next_due(const link_end *l, double now)
 {
     double next = 0;
 
-    for (const link_op *op = l->active; op != NULL; op = op->next)
-        if (op->due > 0 && (next == 0 || op->due < next))
+    for (const link_op *op = l->active; op != NULL; op = op->next) {
+        bool waits_below = op->due <= now && !(op->note_over && op->body_over);
+        if (op->due > 0 && !waits_below && (next == 0 || op->due < next))
             next = op->due;
+    }
     return next;
 }
 
@@ -242,12 +245,11 @@ static void sharpen_timers(void)
 static gw_status link_wait(void *ctx, double seconds)
 {
     link_end *l = ctx;
-    double due = next_due(l);
+    double now = gwi_now(), due = next_due(l, now);
 
     sharpen_timers();
     if (due > 0) {
-        double left = due - gwi_now();
-        seconds = left < seconds ? left : seconds;
+        seconds = due - now < seconds ? due - now : seconds;
         if (seconds <= 0)
             return GW_OK;
     }

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exchange_coded.c - whole vectors in few bits per entry: QSGD, PQASGD, bf16.
+ *
+ * Sums of b-bit numbers need more than b bits, so there are two ways:
+ *
+ *   gather   every worker sends its vector to all, all add up: (P-1) M bytes
+ *   scatter  every worker sends each segment to its owner, who adds up, codes the
+ *            average anew and sends it to all: 2 (P-1)/P M bytes, coded twice
+ *
+ * with M the bytes of one coded vector. Segments are whole buckets. */
+#include "sync/sync.h"
+
+#include <string.h>
+
+#include "kernels/vector.h"
+
+typedef struct coded {
+    gwi_coder coder;
+    uint8_t *in, *out; /* P messages each; gather uses `in` alone */
+    size_t cap;        /* of one message */
+    size_t *lens;
+    void *memory;
+} coded;
+
+static bool coded_fits(const gwi_spec *spec)
+{
+    return spec->which == GWI_WHICH_ALL &&
+           (spec->how == GWI_HOW_LEVELS || spec->how == GWI_HOW_BF16);
+}
+
+typedef struct segment {
+    size_t begin, end, bucket;
+} segment;
+
+static segment segment_of(const gw_sync *s, int rank)
+{
+    size_t n = s->layout->floats, bucket = s->spec.opt.bucket, first, last;
+
+    gw_part((n + bucket - 1) / bucket, s->comm->workers, rank, &first, &last);
+    return (segment){first * bucket < n ? first * bucket : n,
+                     last * bucket < n ? last * bucket : n, first};
+}
+
+static bool scatters(const gw_sync *s)
+{
+    return s->spec.opt.via == GWI_VIA_SCATTER;
+}
+
+/* What sends less. With two workers it is the same, and gathering codes only once. */
+static void choose_way(gw_sync *s)
+{
+    size_t p = (size_t)s->comm->workers;
+
+    if (s->spec.opt.via == GWI_VIA_AUTO)
+        s->spec.opt.via = 2 * (p - 1) < p * (p - 1) ? GWI_VIA_SCATTER : GWI_VIA_GATHER;
+    gwi_spec_write(&s->spec, s->text, sizeof s->text);
+}
+
+static gw_status coded_init(gw_sync *s)
+{
+    coded *x = s->state;
+    size_t n = s->layout->floats, p = (size_t)s->comm->workers;
+
+    choose_way(s);
+    GWI_TRY(gwi_coder_init(&x->coder, &s->spec, s->layout, n));
+    segment longest = segment_of(s, 0);
+    size_t message = gwi_coder_vector_bound(&x->coder, scatters(s) ? longest.end : n);
+    x->cap = (message + 63) & ~(size_t)63;
+    x->memory = gwi_calloc(p, (scatters(s) ? 2 : 1) * x->cap + sizeof(size_t));
+    if (x->memory == NULL)
+        return gw_fail(GW_ERR_NOMEM, "no memory for %zu messages of %zu bytes", p,
+                       x->cap);
+    x->in = x->memory;
+    x->out = x->in + p * x->cap;
+    x->lens = (size_t *)(x->in + (scatters(s) ? 2 : 1) * p * x->cap);
+    return GW_OK;
+}
+
+static void coded_fini(gw_sync *s)
+{
+    coded *x = s->state;
+
+    gwi_coder_fini(&x->coder);
+    gwi_free(x->memory);
+}
+
+/* Where the vector to be sent lies: the residual takes it in, if there is one. */
+static float *source(gw_sync *s, float *v)
+{
+    if (s->residual == NULL)
+        return v;
+    gwi_add(s->residual, v, s->layout->floats);
+    return s->residual;
+}
+
+static gwi_note least_note(const coded *x, size_t p)
+{
+    gwi_note least = 0;
+
+    for (size_t r = 0; r < p; r++) {
+        gwi_note note = gwi_get_note(x->in + r * x->cap, x->lens[r]);
+        if (note != 0 && (least == 0 || note < least))
+            least = note;
+    }
+    return least;
+}
+
+/* ---- gather
+ * ------------------------------------------------------------------------------ */
+
+static gw_status put_back_own(gw_sync *s)
+{
+    coded *x = s->state;
+    size_t own = (size_t)s->comm->rank;
+
+    if (s->residual == NULL)
+        return GW_OK;
+    return gwi_coder_add_vector(&x->coder, x->in + own * x->cap, x->lens[own], s->step,
+                                s->residual, s->layout->floats);
+}
+
+static gw_status add_all(gw_sync *s, float *v)
+{
+    coded *x = s->state;
+    size_t n = s->layout->floats, p = (size_t)s->comm->workers;
+
+    GWI_TRY(gwi_coder_get_vector(&x->coder, x->in, x->lens[0], s->step, v, n));
+    for (size_t r = 1; r < p; r++)
+        GWI_TRY(gwi_coder_add_vector(&x->coder, x->in + r * x->cap, x->lens[r], s->step,
+                                     v, n));
+    if (p > 1)
+        gwi_divide(v, (float)p, n);
+    return GW_OK;
+}
+
+static gw_status run_gather(gw_sync *s, float *v, gwi_note *note)
+{
+    coded *x = s->state;
+    size_t n = s->layout->floats, p = (size_t)s->comm->workers, len;
+    uint8_t *msg = x->in + (size_t)s->comm->rank * x->cap;
+    gwi_occasion at = {.step = s->step, .key = gwi_sync_key(s, false)};
+    bool good = *note == 0;
+
+    if (good)
+        GWI_TRY(
+            gwi_coder_put_vector(&x->coder, source(s, v), n, &at, msg, x->cap, &len));
+    else
+        len = gwi_put_note(msg, *note);
+    gwi_sync_encoded(s);
+    GWI_TRY(gw_allgather(s->comm, msg, len, x->in, x->cap, x->lens));
+    *note = least_note(x, p);
+    if (*note != 0)
+        return good ? put_back_own(s) : GW_OK;
+    return add_all(s, v);
+}
+
+/* ---- scatter
+ * ------------------------------------------------------------------------------ */
+
+/* Codes every segment but the own one into x->out, lengths into x->lens. */
+static gw_status code_segments(gw_sync *s, float *src)
+{
+    coded *x = s->state;
+
+    for (int r = 0; r < s->comm->workers; r++) {
+        segment g = segment_of(s, r);
+        gwi_occasion at = {s->step, gwi_sync_key(s, false), g.bucket};
+        if (r != s->comm->rank)
+            GWI_TRY(gwi_coder_put_vector(&x->coder, src + g.begin, g.end - g.begin, &at,
+                                         x->out + (size_t)r * x->cap, x->cap,
+                                         &x->lens[r]));
+    }
+    return GW_OK;
+}
+
+static void note_to_all(gw_sync *s, gwi_note note)
+{
+    coded *x = s->state;
+
+    for (int r = 0; r < s->comm->workers; r++)
+        x->lens[r] = gwi_put_note(x->out + (size_t)r * x->cap, note);
+}
+
+/* Sends message r of x->out to worker r, and receives into x->in; x->lens becomes
+ * the lengths received. */
+static gw_status all_to_all(gw_sync *s)
+{
+    coded *x = s->state;
+    gw_comm *c = s->comm;
+    size_t p = (size_t)c->workers, own = (size_t)c->rank;
+
+    for (size_t i = 1; i < p; i++) {
+        size_t from = (own + p - i) % p;
+        GWI_TRY(gwi_recv(c, &c->ops[from], (int)from, x->in + from * x->cap, x->cap));
+    }
+    for (size_t i = 1; i < p; i++) {
+        size_t to = (own + i) % p;
+        GWI_TRY(
+            gwi_send(c, &c->ops[p + to], (int)to, x->out + to * x->cap, x->lens[to]));
+    }
+    for (size_t r = 0; r < p; r++) {
+        if (r == own)
+            continue;
+        GWI_TRY(gwi_wait(c, &c->ops[r]));
+        GWI_TRY(gwi_wait(c, &c->ops[p + r]));
+        x->lens[r] = c->ops[r].len;
+    }
+    return GW_OK;
+}
+
+/* After a note: what was coded for others returns, since nobody will apply it. */
+static gw_status put_back_segments(gw_sync *s)
+{
+    coded *x = s->state;
+
+    for (int r = 0; s->residual != NULL && r < s->comm->workers; r++) {
+        segment g = segment_of(s, r);
+        if (r != s->comm->rank)
+            GWI_TRY(
+                gwi_coder_add_vector(&x->coder, x->out + (size_t)r * x->cap,
+                                     gwi_coder_vector_bound(&x->coder, g.end - g.begin),
+                                     s->step, s->residual + g.begin, g.end - g.begin));
+    }
+    return GW_OK;
+}
+
+/* The average of the own segment: own values exactly, the others' as they came. */
+static gw_status average_own(gw_sync *s, float *v, segment g)
+{
+    coded *x = s->state;
+    size_t n = g.end - g.begin;
+
+    if (s->residual != NULL) {
+        memcpy(v + g.begin, s->residual + g.begin, n * sizeof *v);
+        memset(s->residual + g.begin, 0, n * sizeof *v);
+    }
+    for (int r = 0; r < s->comm->workers; r++)
+        if (r != s->comm->rank)
+            GWI_TRY(gwi_coder_add_vector(&x->coder, x->in + (size_t)r * x->cap,
+                                         x->lens[r], s->step, v + g.begin, n));
+    gwi_divide(v + g.begin, (float)s->comm->workers, n);
+    return GW_OK;
+}
+
+/* Codes the average for all; the error of one worker's coding stands for all P. */
+static gw_status code_average(gw_sync *s, float *v, segment g, size_t *len)
+{
+    coded *x = s->state;
+    size_t n = g.end - g.begin;
+    gwi_occasion at = {s->step, gwi_sync_key(s, true), g.bucket};
+
+    GWI_TRY(gwi_coder_put_vector(&x->coder, v + g.begin, n, &at,
+                                 x->in + (size_t)s->comm->rank * x->cap, x->cap, len));
+    if (s->residual != NULL)
+        gwi_axpy(s->residual + g.begin, (float)s->comm->workers, v + g.begin, n);
+    return GW_OK;
+}
+
+static gw_status read_averages(gw_sync *s, float *v)
+{
+    coded *x = s->state;
+
+    for (int r = 0; r < s->comm->workers; r++) {
+        segment g = segment_of(s, r);
+        GWI_TRY(gwi_coder_get_vector(&x->coder, x->in + (size_t)r * x->cap, x->lens[r],
+                                     s->step, v + g.begin, g.end - g.begin));
+    }
+    return GW_OK;
+}
+
+static gw_status run_scatter(gw_sync *s, float *v, gwi_note *note)
+{
+    coded *x = s->state;
+    size_t own = (size_t)s->comm->rank, len;
+    segment g = segment_of(s, s->comm->rank);
+    bool good = *note == 0;
+
+    if (good)
+        GWI_TRY(code_segments(s, source(s, v)));
+    else
+        note_to_all(s, *note);
+    gwi_sync_encoded(s);
+    GWI_TRY(all_to_all(s));
+    x->lens[own] = good ? 0 : gwi_put_note(x->in + own * x->cap, *note);
+    *note = least_note(x, (size_t)s->comm->workers);
+    if (*note != 0)
+        return good ? put_back_segments(s) : GW_OK;
+    GWI_TRY(average_own(s, v, g));
+    GWI_TRY(code_average(s, v, g, &len));
+    GWI_TRY(gw_allgather(s->comm, x->in + own * x->cap, len, x->in, x->cap, x->lens));
+    return read_averages(s, v);
+}
+
+static gw_status coded_run(gw_sync *s, float *v, gwi_note *note)
+{
+    return scatters(s) ? run_scatter(s, v, note) : run_gather(s, v, note);
+}
+
+const gwi_exchange gwi_exchange_coded = {
+    .name = "coded",
+    .fits = coded_fits,
+    .state_size = sizeof(coded),
+    .init = coded_init,
+    .fini = coded_fini,
+    .run = coded_run,
+    .lossy = true,
+};

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exchange_gather.c - every worker sends the coordinates it selected to all, and all
+ * add up what came: top-k with all-gather, gradient dropping (Aji & Heafield 2017).
+ *
+ *     residual += v;  list = selected out of the residual
+ *     message = coded list;  residual += error of the coding
+ *     v = sum over workers of their decoded lists, in the order of ranks, by P */
+#include "sync/selector.h"
+
+#include <string.h>
+
+#include "kernels/vector.h"
+
+typedef struct gather {
+    gwi_selector selector;
+    gwi_coder coder;
+    uint8_t *slots; /* a message of each worker */
+    size_t cap;     /* of one */
+    size_t *lens;
+    void *memory;
+} gather;
+
+static bool gather_fits(const gwi_spec *spec)
+{
+    return (spec->which == GWI_WHICH_TOPK || spec->which == GWI_WHICH_ABOVE) &&
+           spec->combine == GWI_COMBINE_GATHER;
+}
+
+static gw_status gather_init(gw_sync *s)
+{
+    gather *x = s->state;
+    size_t n = s->layout->floats, p = (size_t)s->comm->workers;
+
+    GWI_TRY(gwi_selector_init(&x->selector, s));
+    GWI_TRY(gwi_coder_init(&x->coder, &s->spec, s->layout, x->selector.list.cap));
+    x->cap =
+        (gwi_coder_list_bound(&x->coder, n, x->selector.list.cap) + 63) & ~(size_t)63;
+    x->memory = gwi_calloc(p, x->cap + sizeof(size_t));
+    if (x->memory == NULL)
+        return gw_fail(GW_ERR_NOMEM, "no memory for %zu messages of %zu bytes", p,
+                       x->cap);
+    x->slots = x->memory;
+    x->lens = (size_t *)(x->slots + p * x->cap);
+    return GW_OK;
+}
+
+static void gather_fini(gw_sync *s)
+{
+    gather *x = s->state;
+
+    gwi_selector_fini(&x->selector);
+    gwi_coder_fini(&x->coder);
+    gwi_free(x->memory);
+}
+
+static gw_status encode(gw_sync *s, float *v, uint8_t *msg, size_t *len)
+{
+    gather *x = s->state;
+    gwi_occasion at = {.step = s->step, .key = gwi_sync_key(s, false)};
+
+    gwi_selector_run(&x->selector, s, v);
+    GWI_TRY(gwi_coder_put_list(&x->coder, &x->selector.list, s->layout->floats, &at,
+                               msg, x->cap, len));
+    if (s->spec.how != GWI_HOW_F32)
+        gwi_residual_add(s, &x->selector.list);
+    return GW_OK;
+}
+
+static gw_status decode(gw_sync *s, size_t rank)
+{
+    gather *x = s->state;
+
+    return gwi_coder_get_list(&x->coder, x->slots + rank * x->cap, x->lens[rank],
+                              s->layout->floats, s->step, &x->selector.list);
+}
+
+static gwi_note least_note(const gather *x, size_t p)
+{
+    gwi_note least = 0;
+
+    for (size_t r = 0; r < p; r++) {
+        gwi_note note = gwi_get_note(x->slots + r * x->cap, x->lens[r]);
+        if (note != 0 && (least == 0 || note < least))
+            least = note;
+    }
+    return least;
+}
+
+static gw_status add_all(gw_sync *s, float *v)
+{
+    gather *x = s->state;
+    const gwi_list *list = &x->selector.list;
+    size_t p = (size_t)s->comm->workers;
+
+    memset(v, 0, s->layout->floats * sizeof *v);
+    for (size_t r = 0; r < p; r++) {
+        GWI_TRY(decode(s, r));
+        gwi_divide(list->value, (float)p, list->n);
+        gwi_vector()->scatter_add(v, list->index, list->value, list->n);
+    }
+    return GW_OK;
+}
+
+static gw_status gather_run(gw_sync *s, float *v, gwi_note *note)
+{
+    gather *x = s->state;
+    size_t p = (size_t)s->comm->workers, own = (size_t)s->comm->rank, len;
+    uint8_t *msg = x->slots + own * x->cap;
+    bool good = *note == 0;
+
+    if (good)
+        GWI_TRY(encode(s, v, msg, &len));
+    else
+        len = gwi_put_note(msg, *note);
+    gwi_sync_encoded(s);
+    GWI_TRY(gw_allgather(s->comm, msg, len, x->slots, x->cap, x->lens));
+    *note = least_note(x, p);
+    if (*note == 0)
+        return add_all(s, v);
+    if (good) {
+        GWI_TRY(decode(s, own));
+        gwi_residual_add(s, &x->selector.list);
+    }
+    return GW_OK;
+}
+
+const gwi_exchange gwi_exchange_gather = {
+    .name = "gather",
+    .fits = gather_fits,
+    .state_size = sizeof(gather),
+    .init = gather_init,
+    .fini = gather_fini,
+    .run = gather_run,
+    .lossy = true,
+};

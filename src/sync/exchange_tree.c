@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exchange_tree.c - gTop-k: the k largest of all workers' k largest, found along a
+ * binomial tree (Shi et al. 2019), for any number of workers.
+ *
+ *     W = own k largest of residual + v, taken out of the residual
+ *     for d = 1, 2, 4, ... < P:
+ *         rank mod 2d == d:  send W to rank - d, and wait for the result
+ *         rank mod 2d == 0:  receive R from rank + d (if there is one);
+ *                            W = the k largest of W + R;
+ *                            the others go into this worker's residual
+ *     worker 0 sends W to all;  v = W / P
+ *
+ * As published, the others are dropped, and each worker puts back those of its own
+ * entries whose index is not in the final W (putback=paper). An entry that lost in
+ * an inner merge while its index won elsewhere is then lost for good. Keeping the
+ * others where they were merged loses nothing and costs no traffic. */
+#include "sync/selector.h"
+
+#include <string.h>
+
+#include "kernels/merge.h"
+#include "kernels/vector.h"
+
+typedef struct tree {
+    gwi_selector selector;
+    gwi_coder coder;
+    gwi_list theirs, others; /* k and 2k entries */
+    gwi_list own;            /* putback=paper: what this worker brought, k entries */
+    uint8_t *out, *in;       /* messages */
+    size_t cap;
+    void *memory;
+} tree;
+
+static bool tree_fits(const gwi_spec *spec)
+{
+    return spec->which == GWI_WHICH_TOPK && spec->combine == GWI_COMBINE_TREE;
+}
+
+/* Carves a list of cap entries out of *memory. */
+static gwi_list carve(uint8_t **memory, size_t cap)
+{
+    gwi_list list = {(uint32_t *)(void *)*memory, (float *)(void *)*memory + cap, 0,
+                     cap};
+
+    *memory += 8 * cap;
+    return list;
+}
+
+static gw_status tree_init(gw_sync *s)
+{
+    tree *x = s->state;
+    size_t n = s->layout->floats, k;
+
+    GWI_TRY(gwi_selector_init(&x->selector, s));
+    k = x->selector.list.cap;
+    GWI_TRY(gwi_coder_init(&x->coder, &s->spec, s->layout, k));
+    x->cap = (gwi_coder_list_bound(&x->coder, n, k) + 63) & ~(size_t)63;
+    x->memory = gwi_calloc(1, 2 * x->cap + 4 * k * 8);
+    if (x->memory == NULL)
+        return gw_fail(GW_ERR_NOMEM, "no memory for lists of %zu entries", k);
+    x->out = x->memory;
+    x->in = x->out + x->cap;
+    uint8_t *rest = x->in + x->cap;
+    x->theirs = carve(&rest, k);
+    x->others = carve(&rest, 2 * k);
+    x->own = carve(&rest, k);
+    return GW_OK;
+}
+
+static void tree_fini(gw_sync *s)
+{
+    tree *x = s->state;
+
+    gwi_selector_fini(&x->selector);
+    gwi_coder_fini(&x->coder);
+    gwi_free(x->memory);
+}
+
+/* Writes the selector's list; the error of the coding goes into the residual of the
+ * worker that writes. With a note, the note goes out and the whole list goes back. */
+static gw_status write_message(gw_sync *s, gwi_note note, bool second, size_t *len)
+{
+    tree *x = s->state;
+    gwi_occasion at = {.step = s->step, .key = gwi_sync_key(s, second)};
+
+    if (note != 0) {
+        gwi_residual_add(s, &x->selector.list);
+        *len = gwi_put_note(x->out, note);
+        return GW_OK;
+    }
+    GWI_TRY(gwi_coder_put_list(&x->coder, &x->selector.list, s->layout->floats, &at,
+                               x->out, x->cap, len));
+    if (s->spec.how != GWI_HOW_F32)
+        gwi_residual_add(s, &x->selector.list);
+    return GW_OK;
+}
+
+static gw_status read_message(gw_sync *s, const uint8_t *msg, size_t len,
+                              gwi_list *list)
+{
+    tree *x = s->state;
+
+    return gwi_coder_get_list(&x->coder, msg, len, s->layout->floats, s->step, list);
+}
+
+/* W = the k largest of W + R. */
+static gw_status merge(gw_sync *s, size_t len)
+{
+    tree *x = s->state;
+    gwi_list *w = &x->selector.list;
+    size_t k = w->n;
+
+    GWI_TRY(read_message(s, x->in, len, &x->theirs));
+    gwi_merge_largest(w, &x->theirs, k > x->theirs.n ? k : x->theirs.n, w, &x->others);
+    if (s->spec.opt.putback == GWI_PUTBACK_KEEP)
+        gwi_residual_add(s, &x->others);
+    return GW_OK;
+}
+
+static gw_status receive_child(gw_sync *s, int from, gwi_note *note)
+{
+    tree *x = s->state;
+    gwi_op *op = &s->comm->ops[0];
+
+    GWI_TRY(gwi_recv(s->comm, op, from, x->in, x->cap));
+    GWI_TRY(gwi_wait(s->comm, op));
+    gwi_note theirs = gwi_get_note(x->in, op->len);
+    if (theirs != 0) {
+        *note = *note == 0 || theirs < *note ? theirs : *note;
+        return GW_OK;
+    }
+    if (*note == 0)
+        return merge(s, op->len);
+    /* This worker gives up; what the other has given away stays here. */
+    GWI_TRY(read_message(s, x->in, op->len, &x->theirs));
+    gwi_residual_add(s, &x->theirs);
+    return GW_OK;
+}
+
+static gw_status climb(gw_sync *s, gwi_note *note)
+{
+    tree *x = s->state;
+    gw_comm *c = s->comm;
+    size_t len;
+
+    for (int d = 1; d < c->workers; d *= 2) {
+        if (c->rank % (2 * d) == d) {
+            GWI_TRY(write_message(s, *note, false, &len));
+            GWI_TRY(gwi_send(c, &c->ops[0], c->rank - d, x->out, len));
+            return gwi_wait(c, &c->ops[0]);
+        }
+        if (c->rank + d < c->workers)
+            GWI_TRY(receive_child(s, c->rank + d, note));
+    }
+    return GW_OK;
+}
+
+/* The published rule: own entries whose index did not make it return. */
+static void put_back(gw_sync *s, const gwi_list *final)
+{
+    const gwi_list *own = &((tree *)s->state)->own;
+    size_t f = 0;
+
+    for (size_t i = 0; i < own->n; i++) {
+        while (f < final->n && final->index[f] < own->index[i])
+            f++;
+        if (f == final->n || final->index[f] != own->index[i])
+            s->residual[own->index[i]] += own->value[i];
+    }
+}
+
+static void remember_own(tree *x)
+{
+    const gwi_list *list = &x->selector.list;
+
+    x->own.n = list->n;
+    memcpy(x->own.index, list->index, list->n * sizeof *list->index);
+    memcpy(x->own.value, list->value, list->n * sizeof *list->value);
+}
+
+/* Worker 0 writes what it has, everybody reads the same bytes. */
+static gw_status descend(gw_sync *s, gwi_note *note)
+{
+    tree *x = s->state;
+    size_t len = 0;
+
+    if (s->comm->rank == 0)
+        GWI_TRY(write_message(s, *note, true, &len));
+    GWI_TRY(gwi_broadcast_message(s->comm, x->out, x->cap, &len));
+    *note = gwi_get_note(x->out, len);
+    return *note != 0 ? GW_OK : read_message(s, x->out, len, &x->selector.list);
+}
+
+static gw_status tree_run(gw_sync *s, float *v, gwi_note *note)
+{
+    tree *x = s->state;
+    const gwi_list *list = &x->selector.list;
+    bool paper = s->spec.opt.putback == GWI_PUTBACK_PAPER && s->residual != NULL;
+
+    if (*note == 0)
+        gwi_selector_run(&x->selector, s, v);
+    else
+        x->selector.list.n = 0;
+    if (paper)
+        remember_own(x);
+    gwi_sync_encoded(s);
+    GWI_TRY(climb(s, note));
+    GWI_TRY(descend(s, note));
+    if (*note != 0)
+        return GW_OK;
+    if (paper)
+        put_back(s, list);
+    memset(v, 0, s->layout->floats * sizeof *v);
+    gwi_divide(list->value, (float)s->comm->workers, list->n);
+    gwi_vector()->scatter_add(v, list->index, list->value, list->n);
+    return GW_OK;
+}
+
+const gwi_exchange gwi_exchange_tree = {
+    .name = "tree",
+    .fits = tree_fits,
+    .state_size = sizeof(tree),
+    .init = tree_init,
+    .fini = tree_fini,
+    .run = tree_run,
+    .lossy = true,
+};

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * overlap.h - exchanging while backward still runs: gradients come tensor by tensor,
+ * last first, and a thread of the sync's own exchanges what is complete. */
+#ifndef GWI_OVERLAP_H
+#define GWI_OVERLAP_H
+
+#include "sync/buckets.h"
+
+/* Whether parts of this step's gradient were fed. */
+bool gwi_overlap_pending(const gw_sync *sync);
+
+/* Feeds what is missing, waits for the thread, and gives what it found. */
+gw_status gwi_overlap_finish(gw_sync *sync, float *grad, gwi_note *note);
+
+/* Ends the thread. Safe if there is none. */
+void gwi_overlap_free(gw_sync *sync);
+
+/* ---- from sync.c: the pieces of gw_sync_gradient()
+ * ---------------------------------------- */
+
+void gwi_sync_begin_step(gw_sync *sync);
+gw_status gwi_sync_whole(gw_sync *sync, float *grad, gwi_note *note);
+gw_status gwi_sync_bucket(gw_sync *sync, const gwi_bucket *bucket, float *grad,
+                          gwi_note *note);
+
+#endif

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * state.c - what a sync remembers, as bytes, and back, also on another number of
+ * workers.
+ *
+ *     "GWSTATE1" | floats | vectors (bit set) | step | phase begin | phase end |
+ *     8 counters of statistics | started | spec, 256 bytes | vectors | check
+ *
+ * Numbers are 8 bytes, little-endian; vectors are f32. The check is FNV-1a of all
+ * before it. */
+#include "sync/sync.h"
+
+#include <string.h>
+
+#include "kernels/vector.h"
+
+enum { VECTORS = 4, WORDS = 15, SPEC_LEN = 256, HEADER_LEN = 8 * WORDS + SPEC_LEN };
+
+/* "GWSTATE1" as a little-endian number. */
+#define MAGIC UINT64_C(0x3145544154535747)
+
+/* The vectors in the order in which they are written. */
+static void vectors_of(const gw_sync *s, float *v[VECTORS])
+{
+    v[0] = s->residual;
+    v[1] = s->velocity;
+    v[2] = s->reference;
+    v[3] = s->mean;
+}
+
+static uint64_t vector_set(const gw_sync *s)
+{
+    float *v[VECTORS];
+    uint64_t set = 0;
+
+    vectors_of(s, v);
+    for (int i = 0; i < VECTORS; i++)
+        set |= (uint64_t)(v[i] != NULL) << i;
+    return set;
+}
+
+static size_t vector_len(const gw_sync *s)
+{
+    return s->layout->floats * sizeof(float);
+}
+
+size_t gw_sync_state_len(const gw_sync *s)
+{
+    size_t len = HEADER_LEN + 8;
+
+    for (uint64_t set = vector_set(s); set != 0; set >>= 1)
+        len += (set & 1) * vector_len(s);
+    return len;
+}
+
+static uint64_t check_of(const uint8_t *bytes, size_t len)
+{
+    uint64_t h = 14695981039346656037u;
+
+    for (size_t i = 0; i < len; i++)
+        h = (h ^ bytes[i]) * 1099511628211u;
+    return h;
+}
+
+static void put_word(uint8_t *to, uint64_t word)
+{
+    for (int i = 0; i < 8; i++)
+        to[i] = (uint8_t)(word >> 8 * i);
+}
+
+static uint64_t get_word(const uint8_t *from)
+{
+    uint64_t word = 0;
+
+    for (int i = 7; i >= 0; i--)
+        word = word << 8 | from[i];
+    return word;
+}
+
+/* ---- saving
+ * --------------------------------------------------------------------------------- */
+
+gw_status gw_sync_save(const gw_sync *s, void *state, size_t cap)
+{
+    const gw_stats *t = &s->stats;
+    uint64_t words[WORDS] = {
+        MAGIC,          s->layout->floats, vector_set(s),    s->step,
+        s->phase.begin, s->phase.end,      t->steps,         t->skipped,
+        t->bytes_sent,  t->bytes_received, t->messages_sent, t->messages_received,
+        s->started};
+    size_t len = gw_sync_state_len(s);
+    uint8_t *at = state;
+    float *v[VECTORS];
+
+    if (cap < len)
+        return gw_fail(GW_ERR_SPACE, "a state takes %zu bytes, not %zu", len, cap);
+    for (int i = 0; i < WORDS; i++, at += 8)
+        put_word(at, words[i]);
+    memcpy(at, s->asked, SPEC_LEN);
+    at += SPEC_LEN;
+    vectors_of(s, v);
+    for (int i = 0; i < VECTORS; i++) {
+        if (v[i] == NULL)
+            continue;
+        gwi_wire_put_f32(at, v[i], s->layout->floats);
+        at += vector_len(s);
+    }
+    put_word(at, check_of(state, len - 8));
+    return GW_OK;
+}
+
+/* ---- loading
+ * -------------------------------------------------------------------------------- */
+
+static gw_status check_state(const gw_sync *s, const uint8_t *state, size_t len,
+                             size_t i)
+{
+    size_t expected = gw_sync_state_len(s);
+
+    if (len < HEADER_LEN + 8 || get_word(state) != MAGIC)
+        return gw_fail(GW_ERR_DATA, "state %zu is not the state of a sync", i);
+    if (get_word(state + len - 8) != check_of(state, len - 8))
+        return gw_fail(GW_ERR_DATA, "state %zu is damaged", i);
+    if (memcmp(state + 8 * WORDS, s->asked, SPEC_LEN) != 0)
+        return gw_fail(GW_ERR_DATA, "state %zu is of '%.255s', not of '%s'", i,
+                       (const char *)state + 8 * WORDS, s->asked);
+    if (len != expected || get_word(state + 8) != s->layout->floats ||
+        get_word(state + 16) != vector_set(s))
+        return gw_fail(GW_ERR_DATA, "state %zu is of another model", i);
+    return GW_OK;
+}
+
+static gw_status check_states(const gw_sync *s, const void *const *states,
+                              const size_t *lens, size_t count)
+{
+    if (count == 0)
+        return gw_fail(GW_ERR_ARG, "there is no state to load");
+    for (size_t i = 0; i < count; i++) {
+        GWI_TRY(check_state(s, states[i], lens[i], i));
+        if (get_word((const uint8_t *)states[i] + 24) !=
+            get_word((const uint8_t *)states[0] + 24))
+            return gw_fail(GW_ERR_DATA, "state %zu is of another step than state 0", i);
+    }
+    return GW_OK;
+}
+
+static void load_words(gw_sync *s, const uint8_t *state)
+{
+    uint64_t words[WORDS];
+
+    for (int i = 0; i < WORDS; i++)
+        words[i] = get_word(state + 8 * i);
+    s->step = words[3];
+    s->phase = (gwi_phase){words[4], words[5]};
+    s->stats = (gw_stats){.steps = words[6],
+                          .skipped = words[7],
+                          .bytes_sent = words[8],
+                          .bytes_received = words[9],
+                          .messages_sent = words[10],
+                          .messages_received = words[11]};
+    s->started = words[12] != 0;
+}
+
+/* v += scale * the floats at bytes. */
+static void add_floats(float *v, const uint8_t *bytes, size_t n, float scale)
+{
+    for (size_t i = 0; i < n; i++) {
+        float x;
+        gwi_wire_get_f32(&x, bytes + 4 * i, 1);
+        v[i] += scale * x;
+    }
+}
+
+/* How old worker w's vector counts for this worker: memories (0, 1) of workers w,
+ * w + P, ... are added up, a common model (2) is anybody's, means (3) are averaged. */
+static float share(const gw_sync *s, int vector, size_t w, size_t count)
+{
+    size_t p = (size_t)s->comm->workers, own = (size_t)s->comm->rank;
+
+    if (vector == 2)
+        return w == 0 ? 1.0f : 0.0f;
+    if (vector == 3 && count != p)
+        return 1.0f / (float)count;
+    return w % p == own ? 1.0f : 0.0f;
+}
+
+static void load_vector(gw_sync *s, int vector, size_t at, float *v,
+                        const void *const *states, size_t count)
+{
+    size_t n = s->layout->floats;
+
+    memset(v, 0, n * sizeof *v);
+    for (size_t w = 0; w < count; w++) {
+        float scale = share(s, vector, w, count);
+        if (scale != 0)
+            add_floats(v, (const uint8_t *)states[w] + at, n, scale);
+    }
+}
+
+gw_status gw_sync_load(gw_sync *s, const void *const *states, const size_t *lens,
+                       size_t count)
+{
+    size_t at = HEADER_LEN, own = (size_t)s->comm->rank;
+    float *v[VECTORS];
+
+    GWI_TRY(check_states(s, states, lens, count));
+    load_words(s, states[count == (size_t)s->comm->workers ? own : 0]);
+    vectors_of(s, v);
+    for (int i = 0; i < VECTORS; i++) {
+        if (v[i] == NULL)
+            continue;
+        load_vector(s, i, at, v[i], states, count);
+        at += vector_len(s);
+    }
+    return GW_OK;
+}

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gradient_drop.py - gradient dropping (Aji & Heafield 2017), synchronous.
+
+    a = g + r_i;  T = threshold(a, R);  keep j with |a[j]| > T, strictly
+    threshold: s = min(100000, len) samples of |a|, stride len div s, ascending;
+               T = sample[max(0, floor(s R) - 1)]
+
+One T for the whole model or one per tensor. Kept values may be written as
+
+    1 bit, mean        sign * mean of the kept magnitudes
+    1 bit, threshold   sign * T
+    1 bit, column      sign * mean of the kept magnitudes in the matrix column
+    2 bits             w = (mx - T) / 2, bucket = min(1, floor((|a| - T) / w)):
+        threshold      sign * (T + bucket w)
+        mean           sign * mean of the magnitudes in the bucket
+
+and the error of that goes into the residual. The authors' code takes T for the lower
+end; lowest="kept" takes the smallest kept magnitude, which is what top-k has for a
+threshold and differs by less than the gap between two samples. The models here have either fewer
+than 100000 floats, so that the sample is everything, or values as they are."""
+import numpy as np
+
+from sparse_topk import TopK, near_cut
+from sync_method import F
+
+SAMPLES = 100000
+
+
+def sampled_threshold(magnitudes, rate):
+    s = min(SAMPLES, len(magnitudes))
+    stride = len(magnitudes) // s
+    sample = np.sort(magnitudes[: s * stride : stride])
+    return sample[max(0, int(np.floor(s * rate)) - 1)]
+
+
+class Drop(TopK):
+    def __init__(self, layout, workers, rate, threshold="global", **options):
+        super().__init__(layout, workers, 1 - rate, **options)
+        self.rate, self.scope = rate, threshold
+
+    def rate_at(self, step):
+        density = self.density(step)
+        return self.rate if density == self.target else 1 - density
+
+    def scopes(self):
+        """The sets of coordinates that have a threshold of their own."""
+        if self.scope == "global":
+            return [self.chosen_from]
+        every = [np.arange(s.start, s.stop) for s in self.layout.slices]
+        return [c for c in every if np.isin(c[0], self.chosen_from)]
+
+    def select(self, step, a):
+        pick, cut = [], F(0)
+        for coordinates in self.scopes():
+            magnitudes = np.abs(a[coordinates])
+            cut = sampled_threshold(magnitudes, self.rate_at(step))
+            self.near |= set(coordinates[near_cut(magnitudes, cut)])
+            pick.append(coordinates[magnitudes > cut])
+        return np.concatenate(pick), cut
+
+
+class Centres:
+    """The values that arrive when kept ones are written in one or two bits."""
+
+    def __init__(self, bits, centre="mean", lowest="threshold"):
+        self.bits, self.centre, self.lowest = bits, centre, lowest
+
+    def groups(self, magnitudes, threshold, columns):
+        """A number for each value: those with the same one share a centre."""
+        if self.bits == 1:
+            return columns if self.centre == "column" else np.zeros(len(magnitudes), int)
+        width = (float(magnitudes.max()) - float(threshold)) / 2
+        if width == 0:
+            return np.zeros(len(magnitudes), int)
+        bucket = np.floor((magnitudes.astype(np.float64) - float(threshold)) / width)
+        return np.minimum(1, bucket).astype(int)
+
+    def centre_of(self, group, magnitudes, largest, threshold):
+        if self.centre != "threshold":
+            return F(np.mean(magnitudes.astype(np.float64)))
+        width = (float(largest) - float(threshold)) / 2
+        return F(float(threshold) + group * width)
+
+    def __call__(self, values, threshold, columns, **_):
+        magnitudes, out = np.abs(values), np.zeros(len(values), F)
+        if len(values) == 0:
+            return out
+        if self.lowest == "kept":
+            threshold = magnitudes.min()
+        groups = self.groups(magnitudes, threshold, columns)
+        for group in np.unique(groups):
+            mine = groups == group
+            out[mine] = self.centre_of(group, magnitudes[mine], magnitudes.max(), threshold)
+        return np.copysign(out, values)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gtopk_tree.py - gTop-k S-SGD (Shi et al. 2019).
+
+    worker i: a = g + r_i;  I_i = the k largest |a|;  r_i = a with a[I_i] = 0
+    tree:     for step = 1, 2, 4, ... < P: rank (a multiple of 2 step) merges the list
+              of rank + step into its own and keeps the k largest of the union
+    all:      u[J] = V / P, where (J, V) is the list that rank 0 ends with
+
+What a merge rejects stays in the residual of the worker that merged (putback=keep),
+so that sum a_i = sum r_i + P u. As published (putback=paper) it is dropped, and
+worker i takes a[j] back for those j of I_i that are not in J; what was rejected
+on one branch and survived on another is lost."""
+import numpy as np
+
+from sparse_topk import TopK, largest, near_cut
+from sync_method import F, average
+
+
+class GlobalTopK(TopK):
+    def __init__(self, layout, workers, density, putback="keep", **options):
+        super().__init__(layout, workers, density, **options)
+        self.putback = putback
+
+    def merge(self, mine, theirs, k):
+        """The k largest of the union, equal indices added, and the others."""
+        union = dict(mine)
+        for j, value in theirs.items():
+            union[j] = F(union[j] + value) if j in union else value
+        indices = np.array(sorted(union))
+        values = np.array([union[j] for j in indices], F)
+        kept = set(largest(values, k))
+        if len(indices) > k:
+            cut = min(abs(values[i]) for i in kept)
+            self.near |= set(indices[near_cut(np.abs(values), cut)])
+        return ({j: union[j] for i, j in enumerate(indices) if i in kept},
+                {j: union[j] for i, j in enumerate(indices) if i not in kept})
+
+    def reduce(self, lists, k):
+        """The tree: rank 0's list at the end. Rejects go where putback says."""
+        step = 1
+        while step < self.workers:
+            for rank in range(0, self.workers - step, 2 * step):
+                lists[rank], rejected = self.merge(lists[rank], lists[rank + step], k)
+                if self.putback == "keep" and self.keeps:
+                    for j, value in rejected.items():
+                        self.residual[rank][j] += value
+            step *= 2
+        return lists[0]
+
+    def exchange(self, step, vectors):
+        self.near = set()
+        everything = self.with_residual(vectors)
+        if self.density(step) == 1:
+            return average(everything)
+        picks = [self.select(step, a)[0] for a in everything]
+        lists = [{int(j): a[j] for j in pick} for a, pick in zip(everything, picks)]
+        for i, (a, pick) in enumerate(zip(everything, picks)):
+            self.residual[i] = a.copy()
+            self.residual[i][pick] = 0
+            self.residual[i][self.whole] = 0
+        found = self.reduce(list(lists), self.count(step))
+        if self.putback == "paper":
+            for r, own in zip(self.residual, lists):
+                for j in own.keys() - found.keys():
+                    r[j] += own[j]
+        update = np.zeros(self.layout.n, F)
+        update[self.whole] = average([a[self.whole] for a in everything])
+        for j, value in found.items():
+            update[j] = F(np.float64(value) / self.workers)
+        return update

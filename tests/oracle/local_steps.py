@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""local_steps.py - methods that exchange models.
+
+LocalSgd (Patel & Dieuleveut 2019): N_t local steps, then the average of the models.
+    N_t = H, or growing: max(1, floor(c sqrt(s) / P)), s = local steps done so far.
+    start=S: the gradients of the first S steps are averaged instead.
+    At the end the models are averaged; average=polyak: all iterates of all workers.
+    One phase that never ends is one-shot averaging.
+
+ModelChange: every H steps the change since the last common model z is exchanged,
+    D_i = x_i - z;  z = z + exchange(D);  x_i = z
+    with a quantizer and no memory this is PQASGD (Jiang & Agrawal 2018), with a
+    sparsifier its residual remembers what was not sent.
+
+SparseAverage, SPA (Jiang & Agrawal 2018): in step j every worker's chunk j mod p of p
+    contiguous equal parts becomes the average of that chunk."""
+import numpy as np
+
+from sync_method import Method, average
+
+
+class LocalSgd(Method):
+    keeps_equal = False
+
+    def __init__(self, workers, every=None, grow=None, start=0, polyak=False):
+        self.workers, self.every, self.grow, self.start = workers, every, grow, start
+        self.phase_begin, self.phase_steps = 0, None
+        self.polyak, self.iterates = polyak, []
+
+    def phase_length(self, done):
+        if self.grow is None:
+            return self.every
+        return max(1, int(np.floor(self.grow * np.sqrt(done) / self.workers)))
+
+    def gradient(self, step, gradients):
+        if step < self.start:
+            return [average(gradients)] * len(gradients)
+        return gradients
+
+    def talks(self, step):
+        """Whether a phase ends with this step. Called once per step."""
+        done = step - self.start + 1
+        if self.phase_steps is None:
+            self.phase_steps = self.phase_length(0)
+        if done < 1 or done - self.phase_begin < self.phase_steps:
+            return False
+        self.phase_begin, self.phase_steps = done, self.phase_length(done)
+        return True
+
+    def model(self, step, models):
+        self.talked = self.talks(step)
+        self.iterates += models if self.polyak else []
+        return [average(models)] * len(models) if self.talked else models
+
+    def finish(self, models):
+        return [average(self.iterates if self.polyak else models)] * len(models)
+
+    def models_equal(self, step):
+        return self.talked or step < self.start
+
+
+class ModelChange(LocalSgd):
+    """start is the model that all workers begin with."""
+
+    def __init__(self, workers, every, exchange, start):
+        super().__init__(workers, every=every)
+        self.exchange, self.common = exchange, start
+
+    def model(self, step, models):
+        self.talked = self.talks(step)
+        if not self.talked:
+            return models
+        changes = [x - self.common for x in models]
+        update = self.exchange.exchange(step, changes)
+        self.near, self.slack = self.exchange.near, self.exchange.slack
+        return [self.common + update] * len(models)
+
+    def adopt(self, step, models):
+        if self.talked:
+            self.common = models[0].copy()
+
+
+class SparseAverage(Method):
+    keeps_equal = False
+
+    def __init__(self, layout, chunks):
+        self.n, self.chunks = layout.n, chunks
+        self.last = np.full(layout.n, -1)
+
+    def chunk(self, step):
+        """Parts as even as possible, the first ones larger by one."""
+        c, (low, more) = step % self.chunks, divmod(self.n, self.chunks)
+        begin = c * low + min(c, more)
+        return slice(begin, begin + low + (c < more))
+
+    def model(self, step, models):
+        out = [x.copy() for x in models]
+        for x in out:
+            x[self.chunk(step)] = average([m[self.chunk(step)] for m in models])
+        return out
+
+    def finish(self, models):
+        return [average(models)] * len(models)
+
+    def check(self, step, before, after):
+        """What is not averaged keeps its bits, what is is the same everywhere, and no
+        coordinate waits longer than `chunks` steps."""
+        chunk = self.chunk(step)
+        outside = np.ones(self.n, bool)
+        outside[chunk] = False
+        for worker, (b, a) in enumerate(zip(before, after)):
+            if not np.array_equal(a[outside], b[outside]):
+                return f"worker {worker} changed coordinates outside {chunk}"
+            if not np.array_equal(a[chunk], after[0][chunk]):
+                return f"worker {worker} differs from worker 0 inside {chunk}"
+        self.last[np.all(after == after[0], axis=0)] = step
+        waited = step - self.last.min()
+        if step >= self.chunks - 1 and waited >= self.chunks:
+            return f"a coordinate was last common {waited} steps ago"
+        return None

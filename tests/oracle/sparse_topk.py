@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sparse_topk.py - top-k sparsification with a residual, messages gathered from all:
+
+    a = g + r_i;  I = the k = max(1, floor(density * n)) largest |a|
+    send (j, a[j]) for j in I, perhaps in fewer bits
+    r_i = a less what was sent;  u = (sum of what all sent) / P
+
+and what can be asked of every sparsifier: dense steps at first, a ladder of
+densities, small tensors sent whole, and DGC's momentum correction."""
+import numpy as np
+
+from sync_method import Exchange, F, average
+
+NEAR = 1e-6  # Magnitudes as close as this, relatively, may be ranked either way.
+LADDER = (0.25, 0.0625, 0.015625, 0.004)
+
+
+def largest(values, k):
+    """The positions of the k largest magnitudes, ascending; of equals the first."""
+    order = np.argsort(-np.abs(values), kind="stable")
+    return np.sort(order[:k])
+
+
+def near_cut(magnitudes, cut):
+    """Positions that rounding could have put on the other side of the cut: none if
+    the cut itself stands alone."""
+    close = np.flatnonzero(np.abs(magnitudes - cut) <= NEAR * cut)
+    close = close[magnitudes[close] > 0]
+    return close if len(close) > 1 else close[:0]
+
+
+def plain(values, **_):
+    """Values as they are."""
+    return values
+
+
+class TopK(Exchange):
+    """code(values, step, worker, threshold, columns) gives the values that arrive
+    when the chosen values are sent; threshold is the smallest magnitude chosen."""
+
+    def __init__(self, layout, workers, density, warmup=0, ladder=0, dense_below=0,
+                 residual=True, code=plain):
+        self.layout, self.workers, self.target = layout, workers, density
+        self.warmup, self.ladder = warmup, ladder
+        self.keeps, self.code = residual, code
+        self.residual = [np.zeros(layout.n, F) for _ in range(workers)]
+        self.picked = [None] * workers
+        self.columns = layout.columns()
+        small = [s for s in layout.slices if s.stop - s.start < dense_below]
+        whole = np.zeros(layout.n, bool)
+        for s in small:
+            whole[s] = True
+        self.whole = np.flatnonzero(whole)
+        self.chosen_from = np.flatnonzero(~whole)
+
+    def density(self, step):
+        """1 while warming up, then down the ladder's rungs above the target."""
+        if step < self.warmup:
+            return 1.0
+        rungs = [d for d in LADDER if d > self.target]
+        rung = (step - self.warmup) // self.ladder if self.ladder else len(rungs)
+        return rungs[rung] if rung < len(rungs) else self.target
+
+    def count(self, step):
+        return max(1, int(self.density(step) * len(self.chosen_from)))
+
+    def select(self, step, a):
+        """The coordinates chosen of a, ascending, and the threshold."""
+        candidates = np.abs(a[self.chosen_from])
+        inside = largest(candidates, self.count(step))
+        cut = candidates[inside].min()
+        self.near |= set(self.chosen_from[near_cut(candidates, cut)])
+        return self.chosen_from[inside], cut
+
+    def message(self, step, worker, a):
+        """What worker sends of a, and so what arrives, as a whole vector."""
+        if self.density(step) == 1 or len(self.chosen_from) == 0:
+            self.picked[worker] = np.arange(self.layout.n)
+            return a.copy()
+        pick, cut = self.select(step, a)
+        self.picked[worker] = np.union1d(pick, self.whole)
+        message = np.zeros(self.layout.n, F)
+        message[self.whole] = a[self.whole]
+        message[pick] = self.code(a[pick], step=step, worker=worker, threshold=cut,
+                                  columns=self.columns[pick])
+        return message
+
+    def with_residual(self, vectors):
+        return [v + r if self.keeps else v.copy()
+                for v, r in zip(vectors, self.residual)]
+
+    def exchange(self, step, vectors):
+        self.near = set()
+        everything = self.with_residual(vectors)
+        messages = [self.message(step, i, a) for i, a in enumerate(everything)]
+        self.residual = [a - m for a, m in zip(everything, messages)]
+        return average(messages)
+
+
+class MomentumCorrection(Exchange):
+    """DGC: what is accumulated and selected is a velocity.
+
+        g = g clipped to the norm clip / sqrt(P);  u = m u + g;  v = v + u
+        I = top-k of v;  send v[I];  v[I] = 0;  u[I] = 0 (masking)
+
+    v is the residual of the sparsifier inside."""
+
+    def __init__(self, inside, momentum, clip=0.0, mask=True):
+        self.inside, self.momentum, self.clip, self.mask = inside, F(momentum), clip, mask
+        self.velocity = [np.zeros(inside.layout.n, F) for _ in range(inside.workers)]
+
+    def clipped(self, g):
+        norm = np.sqrt(np.sum(g.astype(np.float64) ** 2))
+        limit = self.clip / np.sqrt(self.inside.workers)
+        return (g * F(limit / norm)).astype(F) if 0 < limit < norm else g
+
+    def exchange(self, step, vectors):
+        self.velocity = [self.momentum * u + self.clipped(g)
+                         for u, g in zip(self.velocity, vectors)]
+        update = self.inside.exchange(step, self.velocity)
+        self.near = self.inside.near
+        if self.mask:
+            for u, pick in zip(self.velocity, self.inside.picked):
+                u[pick] = 0
+        return update

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""test_oracle.py - every method of the library against a slow simulation of P workers
+that follows the paper's text (tests/oracle/). Run by ctest; by hand:
+
+    GRADWIRE_SOURCE=. GRADWIRE_BUILD=build /usr/bin/python3 tests/test_oracle.py [SPEC...]
+
+GW_TEST_SEED chooses other gradients. Specs that this build lacks are skipped."""
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "oracle"))
+sys.dont_write_bytecode = True
+
+import numpy as np  # noqa: E402
+
+import invariants  # noqa: E402
+import planted  # noqa: E402
+from comparison import (Difference, check_drained, check_unbiased, compare,  # noqa: E402
+                        compare_recordings)
+from gradient_drop import Centres, Drop  # noqa: E402
+from gtopk_tree import GlobalTopK  # noqa: E402
+from local_steps import LocalSgd, ModelChange, SparseAverage  # noqa: E402
+from quantized import Levels, Quantized, QuantizedAnyForm, bf16  # noqa: E402
+from recording import Absent, build_driver, record, start_of  # noqa: E402
+from sparse_topk import MomentumCorrection, TopK  # noqa: E402
+from sync_method import Dense, Gradients, Silence  # noqa: E402
+from two_means import TwoMeans  # noqa: E402
+
+SEED = int(os.environ.get("GW_TEST_SEED", "1"))
+STEPS = 20
+SKIP = 77
+
+
+class Row:
+    """One spec on several numbers of workers; methods(layout, workers) gives the
+    simulations of which one must fit, the most exact first."""
+
+    def __init__(self, spec, methods, workers=(1, 2, 3, 5), steps=STEPS, model="small",
+                 words=()):
+        self.spec, self.methods, self.workers = spec, methods, workers
+        self.steps, self.model, self.words = steps, model, words
+
+    def check(self, driver, workers):
+        recording = record(driver, self.spec, workers, self.steps, SEED, self.model, self.words)
+        made = self.methods(recording.layout, workers)
+        choices = made if isinstance(made, list) else [made]
+        differences = []
+        for i, method in enumerate(choices):
+            try:
+                remark = compare(recording, method, SEED, self.words)
+                return f"as form {i + 1} of {len(choices)} {remark}" if i else remark
+            except Difference as difference:
+                differences.append(str(difference))
+        raise Difference("; or ".join(differences))
+
+
+class Property(Row):
+    """Not followed step by step: look(driver, recording) sees the whole of it."""
+
+    def __init__(self, spec, look, **options):
+        super().__init__(spec, None, **options)
+        self.look = look
+
+    def check(self, driver, workers):
+        recording = record(driver, self.spec, workers, self.steps, SEED, self.model, self.words)
+        return self.look(driver, recording)
+
+
+def sparse(kind, *args, **options):
+    """A method that exchanges gradients by a sparsifier."""
+    return lambda layout, workers: Gradients(kind(layout, workers, *args, **options))
+
+
+def centred(rate, *args):
+    """Gradient dropping with centres, from either lower end."""
+    return lambda layout, workers: [
+        Gradients(Drop(layout, workers, rate, code=Centres(*args, lowest=lowest)))
+        for lowest in ("threshold", "kept")]
+
+
+def momentum(factor, clip=0.0, mask=True, **options):
+    return lambda layout, workers: Gradients(
+        MomentumCorrection(TopK(layout, workers, 0.05, **options), factor, clip, mask))
+
+
+def levels(*args, seed=0, **options):
+    """The seed of a spec is added to that of the sync."""
+    return Levels(*args, seed=SEED + seed, **options)
+
+
+def qsgd(code, **options):
+    """Predicted to the bit where messages are gathered; otherwise within a level."""
+    def make(layout, workers):
+        forms = [Quantized(layout, workers, code, **options)]
+        if workers > 2 and not options:
+            forms.append(QuantizedAnyForm(code))
+        return [Gradients(form) for form in forms]
+    return make
+
+
+def qsgd_dense_below(code, floats):
+    def make(layout, _workers):
+        small = [np.arange(s.start, s.stop) for s in layout.slices
+                 if s.stop - s.start < floats]
+        return Gradients(QuantizedAnyForm(code, np.concatenate(small)))
+    return make
+
+
+def pqasgd(every, code, **options):
+    def make(layout, workers):
+        forms = [Quantized(layout, workers, code, **options)]
+        if workers > 2 and not options:
+            forms.append(QuantizedAnyForm(code))
+        start = start_of(layout.n, SEED)
+        return [ModelChange(workers, every, form, start) for form in forms]
+    return make
+
+
+def change(every, kind, *args, **options):
+    """A sparsifier that exchanges changes of the model."""
+    return lambda layout, workers: ModelChange(
+        workers, every, kind(layout, workers, *args, **options), start_of(layout.n, SEED))
+
+
+def local(**options):
+    return lambda _layout, workers: LocalSgd(workers, **options)
+
+
+def same_as_dense(driver, recording):
+    dense = record(driver, "dense", recording.workers, recording.steps, SEED)
+    return compare_recordings(recording, dense)
+
+
+def drains(limit):
+    return lambda _driver, recording: check_drained(recording, limit)
+
+
+def unbiased(_driver, recording):
+    return check_unbiased(recording)
+
+
+def leaks(_driver, recording):
+    try:
+        check_drained(recording, 1e-4)
+    except Difference:
+        return "loses mass, as published"
+    raise Difference("nothing was lost: this is not the published put-back")
+
+
+GRID = {"words": ("grid",)}
+TINY = {"model": "tiny", "workers": (1, 2, 3, 5)}
+DRAIN = {"words": ("drain=8",), "workers": (2, 3, 5)}
+
+TABLE = [
+    Row("dense", lambda *_: Gradients(Dense()), workers=(1, 2, 3, 4, 5, 8)),
+    Row("dense", lambda *_: Gradients(Dense()), **TINY),
+    Row("none", lambda *_: Silence()),
+
+    Row("topk:0.01", sparse(TopK, 0.01)),
+    Row("topk:0.01", sparse(TopK, 0.01), **GRID),
+    Row("topk:0.3", sparse(TopK, 0.3), **TINY),
+    Row("topk:0.01", sparse(TopK, 0.01), model="large", workers=(2,), steps=4),
+    Row("topk:0.01,residual=off", sparse(TopK, 0.01, residual=False)),
+    Row("topk:0.05,warmup=3", sparse(TopK, 0.05, warmup=3)),
+    Row("topk:0.002,ladder=2", sparse(TopK, 0.002, ladder=2)),
+    Row("topk:0.01,warmup=3,ladder=2", sparse(TopK, 0.01, warmup=3, ladder=2)),
+    Row("topk:0.02,dense_below=100", sparse(TopK, 0.02, dense_below=100)),
+    Row("topk:0.02,dense_below=1000", sparse(TopK, 0.02, dense_below=1000)),
+    Row("topk:0.05+2bit", sparse(TopK, 0.05, code=Centres(2))),
+    Row("topk:0.05+1bit", sparse(TopK, 0.05, code=Centres(1))),
+    Row("topk:0.05+q:4", sparse(TopK, 0.05, code=levels(4))),
+    Row("topk:0.05+q:3,bucket=64,seed=9", sparse(TopK, 0.05, code=levels(3, 64, seed=9))),
+    Row("topk:0.05,residual=off+q:3,bucket=64,norm=l2",
+        sparse(TopK, 0.05, residual=False, code=levels(3, 64, "l2"))),
+    Row("topk:0.05+bf16", sparse(TopK, 0.05, code=bf16)),
+    Row("topk:0.05+momentum:0.9", momentum(0.9)),
+    Row("topk:0.05+momentum:0.9", momentum(0.9), model="tiny", workers=(1, 3)),
+    Row("topk:0.05+momentum:0.9,mask=off", momentum(0.9, mask=False)),
+    Row("topk:0.05+momentum:0.9,clip=4", momentum(0.9, clip=4.0)),
+
+    Row("gtopk:0.01", sparse(GlobalTopK, 0.01), workers=(1, 2, 3, 4, 5, 6, 7, 8)),
+    Row("gtopk:0.01", sparse(GlobalTopK, 0.01), **GRID),
+    Row("gtopk:0.3", sparse(GlobalTopK, 0.3), **TINY),
+    Row("gtopk:0.01,putback=paper", sparse(GlobalTopK, 0.01, "paper"), workers=(2, 3, 5, 8)),
+    Row("gtopk:0.05,putback=paper", sparse(GlobalTopK, 0.05, "paper"), **GRID),
+    Row("gtopk:0.05,residual=off", sparse(GlobalTopK, 0.05, residual=False)),
+    Row("gtopk:0.01,warmup=2,ladder=2", sparse(GlobalTopK, 0.01, warmup=2, ladder=2)),
+    Row("gtopk:0.02,dense_below=100", sparse(GlobalTopK, 0.02, dense_below=100)),
+    Property("gtopk:0.1", drains(1e-5), steps=100, **DRAIN),
+    Property("gtopk:0.1,putback=paper", leaks, steps=100, words=("drain=8",), workers=(5, 8)),
+    Property("gtopk:0.1+q:4", drains(1e-5), steps=150, **DRAIN),
+    Property("gtopk:0.1+bf16", drains(1e-5), steps=150, **DRAIN),
+
+    Row("drop:0.9", sparse(Drop, 0.9)),
+    Row("drop:0.9", sparse(Drop, 0.9), **GRID),
+    Row("drop:0.5", sparse(Drop, 0.5), **TINY),
+    Row("drop:0.99", sparse(Drop, 0.99), model="large", workers=(2,), steps=5),
+    Row("drop:0.9,threshold=tensor", sparse(Drop, 0.9, "tensor")),
+    Row("drop:0.9,threshold=tensor", sparse(Drop, 0.9, "tensor"), model="large",
+        workers=(2,), steps=4),
+    Row("drop:0.9,residual=off", sparse(Drop, 0.9, residual=False)),
+    Row("drop:0.9,warmup=3", sparse(Drop, 0.9, warmup=3)),
+    Row("drop:0.99,ladder=3", sparse(Drop, 0.99, ladder=3)),
+    Row("drop:0.9,dense_below=100", sparse(Drop, 0.9, dense_below=100)),
+    Row("drop:0.9,threshold=tensor,dense_below=100",
+        sparse(Drop, 0.9, "tensor", dense_below=100)),
+    Row("drop:0.9+1bit", sparse(Drop, 0.9, code=Centres(1))),
+    Row("drop:0.9+1bit:threshold", centred(0.9, 1, "threshold")),
+    Row("drop:0.9+1bit:column", sparse(Drop, 0.9, code=Centres(1, "column"))),
+    Row("drop:0.9,threshold=tensor+1bit:column",
+        sparse(Drop, 0.9, "tensor", code=Centres(1, "column"))),
+    Row("drop:0.9+2bit", centred(0.9, 2)),
+    Row("drop:0.9+2bit:threshold", centred(0.9, 2, "threshold")),
+
+    Row("qsgd:2", qsgd(levels(2)), workers=(1, 2, 3)),
+    Row("qsgd:4", qsgd(levels(4)), workers=(1, 2, 3, 5)),
+    Row("qsgd:4", qsgd(levels(4)), **TINY),
+    Row("qsgd:8", qsgd(levels(8)), workers=(1, 2, 3, 5)),
+    Row("qsgd:4,norm=l2,bucket=64,seed=7", qsgd(levels(4, 64, "l2", seed=7)), workers=(2, 3)),
+    Row("qsgd:4,residual=on", qsgd(levels(4), residual=True), workers=(1, 2)),
+    Row("qsgd:4,warmup=3", qsgd(levels(4), warmup=3), workers=(1, 2)),
+    Row("qsgd:4,dense_below=100", qsgd_dense_below(levels(4), 100), workers=(1, 2, 3)),
+    Property("qsgd:2", unbiased, steps=200, words=("fixed",), workers=(2, 3, 5)),
+    Property("qsgd:4", unbiased, steps=200, words=("fixed",), workers=(2, 3, 5)),
+    Property("qsgd:4,norm=l2", unbiased, steps=200, words=("fixed",), workers=(2, 3, 5)),
+
+    Row("a2sgd", lambda _, workers: TwoMeans(workers)),
+    Row("a2sgd", lambda _, workers: TwoMeans(workers), **TINY),
+    Row("a2sgd:resync=5", lambda _, workers: TwoMeans(workers, resync=5)),
+
+    Row("local:4", local(every=4)),
+    Row("local:4", local(every=4), **TINY),
+    Row("local:grow", local(grow=1.0), workers=(1, 2, 3)),
+    Row("local:grow,grow=4", local(grow=4.0), steps=30),
+    Row("local:4,start=6", local(every=4, start=6)),
+    Row("local:4,start=6,average=polyak", local(every=4, start=6, polyak=True)),
+    Row("local:grow,grow=2,average=polyak", local(grow=2.0, polyak=True)),
+    Row("oneshot", local(every=STEPS + 1)),
+    Row("oneshot:polyak", local(every=STEPS + 1, polyak=True)),
+    Row("local:4+topk:0.05", change(4, TopK, 0.05)),
+    Row("local:4+gtopk:0.05", change(4, GlobalTopK, 0.05)),
+    Row("local:2+topk:0.1+2bit", change(2, TopK, 0.1, code=Centres(2))),
+    Row("local:2+drop:0.9+1bit", change(2, Drop, 0.9, code=Centres(1))),
+    Row("spa:4", lambda layout, _: SparseAverage(layout, 4)),
+    Row("spa:4", lambda layout, _: SparseAverage(layout, 4), **TINY),
+    Row("spa:7", lambda layout, _: SparseAverage(layout, 7)),
+    Row("pqasgd:4,8", pqasgd(4, levels(8)), workers=(1, 2, 3, 5)),
+    Row("pqasgd:2,4,residual=on", pqasgd(2, levels(4), residual=True), workers=(1, 2)),
+] + [
+    Property(spec, same_as_dense, workers=(1, 2, 3, 4), steps=6)
+    for spec in ("topk:1", "gtopk:1", "drop:0", "qsgd:32", "local:1", "pqasgd:1,32", "spa:1")
+]
+
+
+def name_of(row, workers):
+    extra = " ".join([row.model, *row.words, type(row).__name__.lower()])
+    return f"{row.spec} ({extra}), {workers} workers"
+
+
+def check_table(driver, wanted):
+    """Counts of what passed, failed and was skipped."""
+    passed, failed, absent = 0, 0, []
+    for row in TABLE:
+        if wanted and row.spec not in wanted:
+            continue
+        for workers in row.workers:
+            name = name_of(row, workers)
+            try:
+                remark = row.check(driver, workers)
+                passed += 1
+                if remark:
+                    print(f"passed: {name}: {remark}")
+            except Absent:
+                absent.append(row.spec)
+                break
+            except (Difference, RuntimeError) as problem:
+                failed += 1
+                print(f"FAILED: {name}: {problem}")
+    for spec in dict.fromkeys(absent):
+        print(f"skipped: {spec}: not in this build")
+    return passed, failed, len(absent)
+
+
+def check_simulations():
+    """The simulations and the comparison themselves."""
+    suite = unittest.TestSuite()
+    for module in (invariants, planted):
+        suite.addTests(unittest.defaultTestLoader.loadTestsFromModule(module))
+    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=0).run(suite)
+    return result.testsRun, len(result.failures) + len(result.errors)
+
+
+def main():
+    source, build = os.environ.get("GRADWIRE_SOURCE"), os.environ.get("GRADWIRE_BUILD")
+    if not source or not build:
+        print("set GRADWIRE_SOURCE and GRADWIRE_BUILD")
+        return SKIP
+    print(f"seed {SEED} (GW_TEST_SEED)")
+    with tempfile.TemporaryDirectory() as folder:
+        driver = build_driver(source, build, pathlib.Path(folder) / "oracle_driver")
+        passed, failed, absent = check_table(driver, sys.argv[1:])
+    ran, broken = (0, 0) if sys.argv[1:] else check_simulations()
+    print(f"{passed + ran - broken} passed, {failed + broken} failed, {absent} skipped")
+    return 1 if failed + broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
