@@ -24,6 +24,8 @@ endif()
 if(trainer_possible AND train_sources)
   add_library(gradwire_train STATIC ${train_sources})
   gradwire_compile(gradwire_train)
+  # Otherwise gcc keeps square roots scalar, for the sake of errno.
+  target_compile_options(gradwire_train PRIVATE -fno-math-errno)
   target_include_directories(gradwire_train PUBLIC train)
   target_include_directories(gradwire_train SYSTEM PRIVATE ${DNNL_INCLUDE_DIR})
   target_link_libraries(gradwire_train

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bench_command.c - "gradwire bench": how fast the parts are on this machine. */
+#include "bench.h"
+#include "commands.h"
+#include "flags.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+#define AT(field)   offsetof(gwb_settings, field)
+
+enum { ARGS_MAX = 64 };
+
+static const gwc_flag flags[] = {
+    {"n", "FLOATS", NULL, "how long the vectors are [25000000, with --quick 100000]",
+     GWC_COUNT, AT(n), 1000, 4e9},
+    {"threads", "N", "1", "threads a kernel uses", GWC_INT, AT(threads), 1, 64},
+    {"filter", "TEXT", NULL, "only rows whose name contains it", GWC_TEXT, AT(filter),
+     0, 0},
+    {"quick", NULL, NULL, "small and few: to see that it works, not to measure",
+     GWC_SWITCH, AT(quick), 0, 0},
+    {"json", NULL, NULL, "print each row as a line of JSON", GWC_SWITCH, AT(json), 0,
+     0},
+};
+
+static void print_help(void)
+{
+    const gwb_group *group;
+
+    puts(
+        "Usage: gradwire bench [BENCHMARK]... [FLAGS]\n"
+        "\n"
+        "Measures the parts of gradwire against what this machine allows. Every ratio\n"
+        "is of two pieces of code that ran in turns, the best of each; 'median' is of\n"
+        "the ratios of single rounds, and tells how quiet the machine was.\n"
+        "docs/measuring.md explains the rows. Exits with 0 also where targets are\n"
+        "missed.\n"
+        "\n"
+        "Benchmarks");
+    for (size_t i = 0; (group = gwb_group_at(i)) != NULL; i++)
+        printf("  %-26s%s%s\n", group->name, group->summary,
+               group->by_default ? "" : "; only when named");
+    puts("\nFlags");
+    gwc_flags_help(flags, COUNT(flags), stdout);
+    puts("\n"
+         "Examples\n"
+         "  gradwire bench\n"
+         "  gradwire bench kernels --filter top-k\n"
+         "  GW_CPU_OFF=avx2 gradwire bench kernels --json");
+}
+
+/* Whether the argument is a flag whose value is the next argument. */
+static int takes_next(const char *arg)
+{
+    for (size_t i = 0; i < COUNT(flags); i++)
+        if (strcmp(arg + 2, flags[i].name) == 0)
+            return flags[i].kind != GWC_SWITCH;
+    return 0;
+}
+
+/* Parts the names of benchmarks from the flags, wherever they stand. */
+static size_t part(int argc, char **argv, char **names, char **rest, int *left)
+{
+    size_t count = 0;
+
+    *left = 0;
+    for (int i = 0; i < argc; i++) {
+        if (argv[i][0] != '-') {
+            names[count++] = argv[i];
+            continue;
+        }
+        rest[(*left)++] = argv[i];
+        if (strncmp(argv[i], "--", 2) == 0 && takes_next(argv[i]) && i + 1 < argc)
+            rest[(*left)++] = argv[++i];
+    }
+    return count;
+}
+
+static int run_bench(int argc, char **argv)
+{
+    gwb_settings set = {0};
+    char *names[ARGS_MAX], *rest[ARGS_MAX];
+    int help, left;
+    gw_status st;
+
+    if (argc > ARGS_MAX) {
+        (void)gw_fail(GW_ERR_ARG, "more than %d arguments", ARGS_MAX);
+        return GWC_USAGE;
+    }
+    size_t count = part(argc, argv, names, rest, &left);
+    st = gwc_flags_read(flags, COUNT(flags), "bench", left, rest, &set, &help);
+    if (st != GW_OK)
+        return GWC_USAGE;
+    if (help) {
+        print_help();
+        return GWC_DONE;
+    }
+    st = gwb_run(&set, names, count);
+    if (st == GW_OK)
+        return GWC_DONE;
+    return st == GW_ERR_ARG ? GWC_USAGE : GWC_FAILED;
+}
+
+const gwc_command gwc_command_bench = {
+    .name = "bench",
+    .summary = "measure kernels, messages, links and exchange on this machine",
+    .run = run_bench,
+};

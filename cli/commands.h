@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * commands.h - the commands of gradwire. */
+#ifndef GWC_COMMANDS_H
+#define GWC_COMMANDS_H
+
+/* Exit codes. */
+enum { GWC_DONE = 0, GWC_FAILED = 1, GWC_USAGE = 2, GWC_STOPPED = 130 };
+
+/* One command = one file whose only external symbol is its gwc_command. */
+typedef struct gwc_command {
+    const char *name, *summary;
+
+    /* Does it, with the arguments that follow the command's name, and returns the
+     * exit code. With GWC_FAILED and GWC_USAGE gw_error_message() says why; the
+     * caller prints it. */
+    int (*run)(int argc, char **argv);
+} gwc_command;
+
+extern const gwc_command gwc_command_train;
+extern const gwc_command gwc_command_list;
+extern const gwc_command gwc_command_bench;
+
+#endif

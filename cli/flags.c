@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flags.c - reads, checks and explains flags. */
+#define _GNU_SOURCE
+#include "flags.h"
+#include "common.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+enum { NAME_COLUMN = 26, NAMES_MAX = 64, TITLE_CAP = 64 };
+
+/* The largest double that is a count; above it a limit means "no limit". */
+#define COUNT_LIMIT 0x1p63
+
+static uint64_t count_of(double limit)
+{
+    return limit >= COUNT_LIMIT ? UINT64_MAX : (uint64_t)limit;
+}
+
+/* Which of "a|b|c" text is, or -1. */
+static int choice_of(const char *choices, const char *text)
+{
+    size_t len = strlen(text);
+
+    for (int i = 0;; i++) {
+        size_t word = strcspn(choices, "|");
+        if (word == len && strncmp(choices, text, len) == 0)
+            return i;
+        if (choices[word] == '\0')
+            return -1;
+        choices += word + 1;
+    }
+}
+
+static gw_status store_choice(const gwc_flag *flag, const char *text, void *at)
+{
+    int i = choice_of(flag->arg, text);
+
+    if (i < 0)
+        return gw_fail(GW_ERR_ARG, "--%s: '%s' is none of %s", flag->name, text,
+                       flag->arg);
+    memcpy(at, &i, sizeof i);
+    return GW_OK;
+}
+
+static gw_status store_count(const gwc_flag *flag, const char *title, const char *text,
+                             void *at)
+{
+    uint64_t x;
+
+    GWT_TRY(gwt_parse_count(title, text, count_of(flag->min), count_of(flag->max), &x));
+    int small = (int)x;
+    if (flag->kind == GWC_INT)
+        memcpy(at, &small, sizeof small);
+    else
+        memcpy(at, &x, sizeof x);
+    return GW_OK;
+}
+
+static gw_status store_real(const gwc_flag *flag, const char *title, const char *text,
+                            void *at)
+{
+    double x;
+
+    GWT_TRY(gwt_parse_real(title, text, flag->min, flag->max, &x));
+    memcpy(at, &x, sizeof x);
+    return GW_OK;
+}
+
+/* Puts a value, given as text, in its place. */
+static gw_status store(const gwc_flag *flag, const char *text, void *settings)
+{
+    char title[TITLE_CAP];
+    void *at = (char *)settings + flag->offset;
+    int on = 1;
+
+    snprintf(title, sizeof title, "--%s", flag->name);
+    switch (flag->kind) {
+    case GWC_TEXT:
+        memcpy(at, &text, sizeof text);
+        return GW_OK;
+    case GWC_COUNT:
+    case GWC_INT:
+        return store_count(flag, title, text, at);
+    case GWC_REAL:
+        return store_real(flag, title, text, at);
+    case GWC_CHOICE:
+        return store_choice(flag, text, at);
+    case GWC_SWITCH:
+        memcpy(at, &on, sizeof on);
+        return GW_OK;
+    }
+    return GW_OK;
+}
+
+static gw_status unknown(const gwc_flag *flags, size_t count, const char *command,
+                         const char *name)
+{
+    const char *names[NAMES_MAX];
+    size_t n = 0;
+
+    for (size_t i = 0; i < count && n < NAMES_MAX; i++)
+        if (flags[i].name != NULL)
+            names[n++] = flags[i].name;
+    const char *near = gwt_nearest(name, names, n);
+    if (near != NULL)
+        return gw_fail(GW_ERR_ARG, "unknown flag --%s; did you mean --%s?", name, near);
+    return gw_fail(GW_ERR_ARG, "unknown flag --%s; 'gradwire %s --help' lists them",
+                   name, command);
+}
+
+static const gwc_flag *find(const gwc_flag *flags, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (flags[i].name != NULL && strcmp(flags[i].name, name) == 0)
+            return &flags[i];
+    return NULL;
+}
+
+/* Reads the flag at argv[*at], and its value if that is the next argument. */
+static gw_status read_one(const gwc_flag *flags, size_t count, const char *command,
+                          int argc, char **argv, int *at, void *settings)
+{
+    char name[TITLE_CAP];
+    const char *word = argv[*at] + 2, *value = strchr(word, '=');
+
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+    const gwc_flag *flag = find(flags, count, name);
+    if (flag == NULL)
+        return unknown(flags, count, command, name);
+    if (flag->kind == GWC_SWITCH) {
+        if (value != NULL)
+            return gw_fail(GW_ERR_ARG, "--%s takes no value", name);
+        return store(flag, "", settings);
+    }
+    if (value != NULL)
+        return store(flag, value + 1, settings);
+    if (*at + 1 >= argc)
+        return gw_fail(GW_ERR_ARG, "--%s needs a value: --%s %s", name, name,
+                       flag->arg);
+    *at += 1;
+    return store(flag, argv[*at], settings);
+}
+
+gw_status gwc_flags_read(const gwc_flag *flags, size_t count, const char *command,
+                         int argc, char **argv, void *settings, int *help)
+{
+    *help = 0;
+    for (size_t i = 0; i < count; i++)
+        if (flags[i].preset != NULL)
+            GWT_TRY(store(&flags[i], flags[i].preset, settings));
+    for (int at = 0; at < argc; at++) {
+        if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0) {
+            *help = 1;
+            return GW_OK;
+        }
+        if (strncmp(argv[at], "--", 2) != 0 || argv[at][2] == '\0')
+            return gw_fail(GW_ERR_ARG,
+                           "unexpected argument '%s'; 'gradwire %s --help' explains",
+                           argv[at], command);
+        GWT_TRY(read_one(flags, count, command, argc, argv, &at, settings));
+    }
+    return GW_OK;
+}
+
+static void print_flag(const gwc_flag *flag, FILE *to)
+{
+    char left[128];
+    const char *line = flag->help;
+
+    snprintf(left, sizeof left, "--%s%s%s", flag->name, flag->arg != NULL ? " " : "",
+             flag->arg != NULL ? flag->arg : "");
+    if (strlen(left) >= NAME_COLUMN)
+        fprintf(to, "  %s\n  %-*s", left, NAME_COLUMN, "");
+    else
+        fprintf(to, "  %-*s", NAME_COLUMN, left);
+    for (const char *end; (end = strchr(line, '\n')) != NULL; line = end + 1)
+        fprintf(to, "%.*s\n  %-*s", (int)(end - line), line, NAME_COLUMN, "");
+    fputs(line, to);
+    if (flag->preset != NULL)
+        fprintf(to, " [%s]", flag->preset);
+    putc('\n', to);
+}
+
+void gwc_flags_help(const gwc_flag *flags, size_t count, FILE *to)
+{
+    for (size_t i = 0; i < count; i++)
+        if (flags[i].name == NULL)
+            fprintf(to, "\n%s\n", flags[i].help);
+        else
+            print_flag(&flags[i], to);
+    fprintf(to, "  %-*s%s\n", NAME_COLUMN, "--help", "show this");
+}

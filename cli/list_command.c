@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * list_command.c - "gradwire list": what can be named, and what is there. */
+#include "commands.h"
+#include "flags.h"
+
+#include "compute.h"
+#include "data.h"
+#include "json.h"
+#include "models.h"
+#include "optimizer.h"
+
+#include <string.h>
+
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+
+typedef struct settings {
+    const char *data_dir;
+    int json;
+} settings;
+
+static const gwc_flag flags[] = {
+    {"data-dir", "DIR", NULL, "look for data sets here", GWC_TEXT,
+     offsetof(settings, data_dir), 0, 0},
+    {"json", NULL, NULL, "print as JSON", GWC_SWITCH, offsetof(settings, json), 0, 0},
+};
+
+typedef struct named {
+    const char *name, *summary;
+} named;
+
+static const named transports[] = {
+    {"local", "processes or threads of this machine over shared memory"},
+    {"link", "around it with --link: behaves like a slower network"},
+};
+
+/* What a build may lack: which package would bring it. */
+static const named lacking[] = {
+#ifndef GRADWIRE_HAVE_MPI
+    {"mpi", "workers on several machines (libopenmpi-dev or libmpich-dev)"},
+#endif
+    {NULL, NULL},
+};
+
+/* Each section is one of these: the i-th row, 0 past the end. */
+typedef int row_of(size_t i, named *row);
+
+static int sync_row(size_t i, named *row)
+{
+    *row = (named){gw_recipe_name(i), NULL};
+    if (row->name != NULL)
+        row->summary = gw_recipe_summary(i);
+    return row->name != NULL;
+}
+
+static int model_row(size_t i, named *row)
+{
+    const gwt_model_spec *m = gwt_model_at(i);
+
+    if (m != NULL)
+        *row = (named){m->name, m->summary};
+    return m != NULL;
+}
+
+static int optimizer_row(size_t i, named *row)
+{
+    const gwt_optimizer *o = gwt_optimizer_at(i);
+
+    if (o != NULL)
+        *row = (named){o->name, o->summary};
+    return o != NULL;
+}
+
+static int transport_row(size_t i, named *row)
+{
+    if (i < COUNT(transports))
+        *row = transports[i];
+    return i < COUNT(transports);
+}
+
+static int lacking_row(size_t i, named *row)
+{
+    *row = lacking[i];
+    return row->name != NULL;
+}
+
+static const struct section {
+    const char *title, *key;
+    row_of *row;
+} sections[] = {
+    {"Syncs (--sync)", "syncs", sync_row},
+    {"Models (--model)", "models", model_row},
+    {"Optimizers (--optimizer)", "optimizers", optimizer_row},
+    {"Transports", "transports", transport_row},
+    {"Not in this build", "lacking", lacking_row},
+};
+
+/* Whether the data set can be used, and where it is. */
+static int locate(const gwt_data_source *source, const char *data_dir, char *path)
+{
+    path[0] = '\0';
+    return source->locate == NULL || source->locate(NULL, data_dir, path) == GW_OK;
+}
+
+static void print_data(const char *data_dir)
+{
+    char path[GWT_PATH_CAP];
+    const gwt_data_source *source;
+
+    puts("Data (--data)");
+    for (size_t i = 0; (source = gwt_data_source_at(i)) != NULL; i++) {
+        printf("  %-14s %s\n", source->name, source->summary);
+        if (strcmp(source->usage, source->name) != 0)
+            printf("  %-14s as %s\n", "", source->usage);
+        else if (locate(source, data_dir, path))
+            printf("  %-14s found in %s\n", "", path);
+        else
+            printf("  %-14s not found; %s\n", "", source->get);
+    }
+    putchar('\n');
+}
+
+static void print_section(const struct section *s)
+{
+    named row;
+
+    if (!s->row(0, &row))
+        return;
+    puts(s->title);
+    for (size_t i = 0; s->row(i, &row); i++)
+        printf("  %-14s %s\n", row.name, row.summary);
+    putchar('\n');
+}
+
+static void print_text(const settings *set)
+{
+    for (size_t i = 0; i < COUNT(sections); i++) {
+        print_section(&sections[i]);
+        if (strcmp(sections[i].key, "models") == 0)
+            print_data(set->data_dir);
+    }
+    printf("This machine\n  %-14s %s\n  %-14s %s\n  %-14s %s\n", "vector units",
+           gw_isa(), "computing with", gwt_compute_name(), "version", gw_version());
+}
+
+static void json_data(gwt_json *j, const char *data_dir)
+{
+    char path[GWT_PATH_CAP];
+    const gwt_data_source *source;
+
+    gwt_json_open(j, "data", '[');
+    for (size_t i = 0; (source = gwt_data_source_at(i)) != NULL; i++) {
+        gwt_json_open(j, NULL, '{');
+        gwt_json_text(j, "name", source->name);
+        gwt_json_text(j, "usage", source->usage);
+        gwt_json_text(j, "summary", source->summary);
+        if (strcmp(source->name, source->usage) != 0) {
+            gwt_json_null(j, "found");
+        } else {
+            gwt_json_bool(j, "found", locate(source, data_dir, path));
+            gwt_json_text(j, "path", path[0] != '\0' ? path : NULL);
+        }
+        gwt_json_text(j, "get", source->get);
+        gwt_json_close(j, '}');
+    }
+    gwt_json_close(j, ']');
+}
+
+static void json_section(gwt_json *j, const struct section *s)
+{
+    named row;
+
+    gwt_json_open(j, s->key, '[');
+    for (size_t i = 0; s->row(i, &row); i++) {
+        gwt_json_open(j, NULL, '{');
+        gwt_json_text(j, "name", row.name);
+        gwt_json_text(j, "summary", row.summary);
+        gwt_json_close(j, '}');
+    }
+    gwt_json_close(j, ']');
+}
+
+static void print_json(const settings *set)
+{
+    gwt_json j = {.to = stdout, .indent = 2};
+
+    gwt_json_open(&j, NULL, '{');
+    for (size_t i = 0; i < COUNT(sections); i++)
+        json_section(&j, &sections[i]);
+    json_data(&j, set->data_dir);
+    gwt_json_text(&j, "isa", gw_isa());
+    gwt_json_text(&j, "compute", gwt_compute_name());
+    gwt_json_text(&j, "version", gw_version());
+    gwt_json_close(&j, '}');
+    putchar('\n');
+}
+
+static int run_list(int argc, char **argv)
+{
+    settings set = {0};
+    int help;
+
+    if (gwc_flags_read(flags, COUNT(flags), "list", argc, argv, &set, &help) != GW_OK)
+        return GWC_USAGE;
+    if (help) {
+        puts("Usage: gradwire list [FLAGS]\n\n"
+             "Shows what can be named on the command line and whether it is there.\n");
+        gwc_flags_help(flags, COUNT(flags), stdout);
+        puts("\nExamples\n  gradwire list\n  gradwire list --json");
+    } else if (set.json) {
+        print_json(&set);
+    } else {
+        print_text(&set);
+    }
+    return GWC_DONE;
+}
+
+const gwc_command gwc_command_list = {
+    .name = "list",
+    .summary = "show syncs, models, data sets and what this build and machine have",
+    .run = run_list,
+};

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * main.c - the gradwire command: picks a command and reports its failure. To add a
+ * command: write its file and add one line to the table. */
+#include "commands.h"
+#include "common.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+
+static const gwc_command *const table[] = {
+    &gwc_command_train,
+    &gwc_command_list,
+    &gwc_command_bench,
+};
+
+static void print_help(void)
+{
+    puts("gradwire - data-parallel SGD that is cheap on slow links\n"
+         "\n"
+         "Usage: gradwire COMMAND [FLAGS]\n"
+         "\n"
+         "Commands");
+    for (size_t i = 0; i < COUNT(table); i++)
+        printf("  %-10s %s\n", table[i]->name, table[i]->summary);
+    puts(
+        "  help       show this; 'gradwire help COMMAND' is 'gradwire COMMAND --help'\n"
+        "\n"
+        "  --version  show the version\n"
+        "\n"
+        "Examples\n"
+        "  gradwire train\n"
+        "  gradwire train --sync gtopk:0.001 --link 1gbit,50us\n"
+        "  gradwire list\n"
+        "\n"
+        "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C.");
+}
+
+static const gwc_command *find(const char *name)
+{
+    for (size_t i = 0; i < COUNT(table); i++)
+        if (strcmp(table[i]->name, name) == 0)
+            return table[i];
+    return NULL;
+}
+
+static int unknown(const char *name)
+{
+    const char *names[COUNT(table)];
+
+    for (size_t i = 0; i < COUNT(table); i++)
+        names[i] = table[i]->name;
+    const char *near = gwt_nearest(name, names, COUNT(table));
+    if (near != NULL)
+        (void)gw_fail(GW_ERR_ARG, "unknown command '%s'; did you mean %s?", name, near);
+    else
+        (void)gw_fail(GW_ERR_ARG, "unknown command '%s'; 'gradwire help' lists them",
+                      name);
+    return GWC_USAGE;
+}
+
+/* "help" alone, or "help train". */
+static int run_help(int argc, char **argv)
+{
+    char flag[] = "--help", *arg[] = {flag};
+    const gwc_command *command;
+
+    if (argc == 0) {
+        print_help();
+        return GWC_DONE;
+    }
+    command = find(argv[0]);
+    return command != NULL ? command->run(1, arg) : unknown(argv[0]);
+}
+
+static int run(int argc, char **argv)
+{
+    const gwc_command *command;
+
+    if (argc < 2) {
+        (void)gw_fail(GW_ERR_ARG, "a command is missing; 'gradwire help' lists them");
+        return GWC_USAGE;
+    }
+    if (strcmp(argv[1], "help") == 0)
+        return run_help(argc - 2, argv + 2);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return run_help(0, NULL);
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("gradwire %s\n", gw_version());
+        return GWC_DONE;
+    }
+    command = find(argv[1]);
+    return command != NULL ? command->run(argc - 2, argv + 2) : unknown(argv[1]);
+}
+
+/* One line, whatever the arguments and paths in it hold. */
+static void print_error(const char *message)
+{
+    fputs("gradwire: ", stderr);
+    for (; *message != '\0'; message++)
+        putc(iscntrl((unsigned char)*message) ? '?' : *message, stderr);
+    putc('\n', stderr);
+}
+
+int main(int argc, char **argv)
+{
+    int code = run(argc, argv);
+
+    if (fflush(stdout) != 0 && code == GWC_DONE) {
+        (void)gw_fail(GW_ERR_SYSTEM, "cannot write to standard output");
+        code = GWC_FAILED;
+    }
+    if (code == GWC_FAILED || code == GWC_USAGE)
+        print_error(gw_error_message());
+    return code;
+}

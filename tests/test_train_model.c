@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_train_model.c - every model in the table: its gradient against finite
+ * differences, its first weights, its memory. */
+#include "compute.h"
+#include "models.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { BATCH = 9, CLASSES = 5 };
+
+static const gwt_shape shape = {1, 3, 7};
+static const uint8_t labels[BATCH] = {0, 1, 2, 3, 4, 0, 2, 4, 1};
+
+static gwt_model *make(const gwt_model_spec *spec, uint64_t seed)
+{
+    gwt_model *m;
+
+    assert_int_equal(gwt_model_new(&m, spec, shape, CLASSES, BATCH), GW_OK);
+    gwt_model_init(m, seed);
+    for (size_t i = 0; i < BATCH * gwt_shape_floats(shape); i++)
+        gwt_model_input(m)[i] = (float)(gwt_random(seed, 99, 0, i) >> 40) * 0x1p-24f;
+    return m;
+}
+
+static double mean_loss(gwt_model *m)
+{
+    gwt_score s;
+
+    assert_int_equal(gwt_model_score(m, labels, BATCH, &s), GW_OK);
+    assert_int_equal(s.count, BATCH);
+    return s.loss / BATCH;
+}
+
+/* The slope of the loss along `along`, which lies over n parameters at x. */
+static double slope(gwt_model *m, float *x, const float *along, size_t n, double h)
+{
+    float *saved = calloc(n, sizeof *saved);
+    double loss[2];
+
+    assert_non_null(saved);
+    memcpy(saved, x, n * sizeof *x);
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < n; i++)
+            x[i] = saved[i] + (float)((side ? h : -h) * (double)along[i]);
+        loss[side] = mean_loss(m);
+    }
+    memcpy(x, saved, n * sizeof *x);
+    free(saved);
+    return (loss[1] - loss[0]) / (2 * h);
+}
+
+/* Along the gradient itself, tensor by tensor, the slope is the square of its
+ * length; steps are short enough not to cross many corners of ReLU. */
+static void check_tensors(gwt_model *m)
+{
+    size_t count;
+    const gw_tensor *t = gwt_model_tensors(m, &count);
+    gwt_score s;
+
+    assert_int_equal(gwt_model_train(m, labels, BATCH, &s), GW_OK);
+    for (size_t i = 0; i < count; i++) {
+        const float *g = gwt_model_grad(m) + t[i].offset;
+        size_t n = t[i].rows * t[i].cols;
+        double square = 0.0, got;
+        for (size_t j = 0; j < n; j++)
+            square += (double)g[j] * (double)g[j];
+        assert_true(square > 1e-6);
+        got = slope(m, gwt_model_params(m) + t[i].offset, g, n, 5e-3 / sqrt(square));
+        if (fabs(got - square) > 0.01 * square)
+            fail_msg("%s: slope %g, gradient says %g", t[i].name, got, square);
+    }
+}
+
+/* Where in a row the gradient is largest. */
+static size_t largest(const float *g, size_t n)
+{
+    size_t best = 0;
+
+    for (size_t c = 1; c < n; c++)
+        best = fabsf(g[c]) > fabsf(g[best]) ? c : best;
+    return best;
+}
+
+/* The largest entry of every row of every tensor, by itself. A step may cross a
+ * corner of ReLU, where slope and gradient differ rightly, so a few may miss. */
+static void check_entries(gwt_model *m)
+{
+    size_t count, missed = 0, seen = 0;
+    const gw_tensor *t = gwt_model_tensors(m, &count);
+    const float one = 1.0f;
+
+    for (size_t i = 0; i < count; i++)
+        for (size_t r = 0; r < t[i].rows; r++) {
+            size_t row = t[i].offset + r * t[i].cols;
+            size_t at = row + largest(gwt_model_grad(m) + row, t[i].cols);
+            double want = (double)gwt_model_grad(m)[at];
+            double got = slope(m, gwt_model_params(m) + at, &one, 1, 2e-3);
+            missed += fabs(got - want) > 2e-4 + 0.02 * fabs(want);
+            seen++;
+        }
+    if (missed > seen / 20)
+        fail_msg("%zu of %zu entries are not the slope", missed, seen);
+}
+
+static void gradients_are_slopes(void **state)
+{
+    const gwt_model_spec *spec;
+
+    (void)state;
+    for (size_t i = 0; (spec = gwt_model_at(i)) != NULL; i++)
+        for (uint64_t seed = 1; seed <= 3; seed++) {
+            gwt_model *m = make(spec, seed);
+            check_tensors(m);
+            check_entries(m);
+            gwt_model_free(m);
+        }
+}
+
+static void sizes_are_as_published(void **state)
+{
+    const gwt_model_spec *spec;
+    gwt_model *m;
+    gw_layout *layout;
+    size_t count;
+
+    (void)state;
+    assert_int_equal(gwt_model_find("fnn3", &spec), GW_OK);
+    assert_int_equal(gwt_model_new(&m, spec, (gwt_shape){1, 28, 28}, 10, 64), GW_OK);
+    assert_int_equal(gwt_model_floats(m), 199210);
+    const gw_tensor *t = gwt_model_tensors(m, &count);
+    assert_int_equal(count, 6);
+    assert_string_equal(t[0].name, "fc1.weight");
+    assert_int_equal(t[0].rows, 200);
+    assert_int_equal(t[0].cols, 784);
+    assert_string_equal(t[5].name, "fc3.bias");
+    assert_int_equal(t[5].rows, 1);
+    assert_int_equal(gw_layout_new(&layout, t, count), GW_OK);
+    assert_int_equal(gw_layout_floats(layout), 199210);
+    gw_layout_free(layout);
+    gwt_model_free(m);
+    assert_int_equal(gwt_model_find("fnn4", &spec), GW_ERR_ARG);
+    assert_non_null(strstr(gw_error_message(), "did you mean fnn3"));
+}
+
+static void first_weights_depend_on_the_seed_alone(void **state)
+{
+    const gwt_model_spec *spec;
+
+    (void)state;
+    for (size_t i = 0; (spec = gwt_model_at(i)) != NULL; i++) {
+        gwt_model *a = make(spec, 7), *b = make(spec, 7), *c = make(spec, 8);
+        size_t len = gwt_model_floats(a) * sizeof(float);
+        double sum = 0.0, square = 0.0, n = 0.0;
+        assert_memory_equal(gwt_model_params(a), gwt_model_params(b), len);
+        assert_memory_not_equal(gwt_model_params(a), gwt_model_params(c), len);
+        /* The first tensor is a weight matrix: about centred, not constant. */
+        size_t count;
+        const gw_tensor *t = gwt_model_tensors(a, &count);
+        for (size_t j = 0; j < t[0].rows * t[0].cols; j++, n += 1.0) {
+            double x = (double)gwt_model_params(a)[j];
+            sum += x;
+            square += x * x;
+        }
+        assert_true(square / n > 1e-4);
+        assert_true(fabs(sum / n) < 4.0 * sqrt(square / n / n));
+        gwt_model_free(a);
+        gwt_model_free(b);
+        gwt_model_free(c);
+    }
+}
+
+/* No two tensors begin with the same numbers on different scales. */
+static void tensors_begin_differently(void **state)
+{
+    gwt_model *m = make(gwt_model_at(1), 7);
+    size_t count, n = 16;
+    const gw_tensor *t = gwt_model_tensors(m, &count);
+    const float *a = gwt_model_params(m) + t[0].offset;
+    const float *b = gwt_model_params(m) + t[2].offset;
+    double ab = 0.0, aa = 0.0, bb = 0.0;
+
+    (void)state;
+    for (size_t i = 0; i < n; i++) {
+        ab += (double)a[i] * (double)b[i];
+        aa += (double)a[i] * (double)a[i];
+        bb += (double)b[i] * (double)b[i];
+    }
+    assert_true(fabs(ab) < 0.9 * sqrt(aa * bb));
+    gwt_model_free(m);
+}
+
+static void a_step_allocates_nothing(void **state)
+{
+    gwt_model *m = make(gwt_model_at(1), 1);
+    size_t before = gwt_alloc_count();
+    gwt_score s;
+
+    (void)state;
+    assert_int_equal(gwt_model_train(m, labels, BATCH, &s), GW_OK);
+    assert_int_equal(gwt_model_score(m, labels, BATCH - 3, &s), GW_OK);
+    assert_int_equal(gwt_alloc_count(), before);
+    gwt_model_free(m);
+}
+
+static void no_memory_is_an_error(void **state)
+{
+    gwt_model *m = NULL;
+
+    (void)state;
+    for (size_t k = 0; m == NULL; k++) {
+        gwt_alloc_fail_at(k);
+        gw_status st = gwt_model_new(&m, gwt_model_at(0), shape, CLASSES, BATCH);
+        assert_int_equal(st, m != NULL ? GW_OK : GW_ERR_NOMEM);
+    }
+    gwt_alloc_fail_at((size_t)-1);
+    gwt_model_free(m);
+    gwt_model_free(NULL);
+}
+
+/* NaN in the input is not lost on the way, and no such sample counts as right. */
+static void nan_is_noticed(void **state)
+{
+    const gwt_model_spec *spec;
+
+    (void)state;
+    for (size_t i = 0; (spec = gwt_model_at(i)) != NULL; i++) {
+        gwt_model *m = make(spec, 1);
+        gwt_score s;
+        int nans = 0;
+        for (size_t j = 0; j < BATCH * gwt_shape_floats(shape); j++)
+            gwt_model_input(m)[j] = NAN;
+        assert_int_equal(gwt_model_train(m, labels, BATCH, &s), GW_OK);
+        assert_true(isnan(s.loss));
+        assert_int_equal(s.correct, 0);
+        for (size_t j = 0; j < gwt_model_floats(m); j++)
+            nans += isnan(gwt_model_grad(m)[j]) != 0;
+        assert_true(nans > 0);
+        gwt_model_free(m);
+    }
+}
+
+static void loss_of_known_logits(void **state)
+{
+    const float logits[2 * 3] = {0.0f, 0.0f, 0.0f, 1000.0f, -1000.0f, 0.0f};
+    const uint8_t y[2] = {2, 0};
+    float delta[6];
+
+    (void)state;
+    gwt_score s = gwt_softmax_loss(logits, y, 2, 3, delta);
+    assert_true(fabs(s.loss - log(3.0)) < 1e-6);
+    assert_int_equal(s.correct, 1);
+    assert_true(fabsf(delta[0] - 1.0f / 6) < 1e-6f);
+    assert_true(fabsf(delta[2] + 2.0f / 6) < 1e-6f);
+    assert_true(delta[3] == 0.0f && delta[4] == 0.0f && delta[5] == 0.0f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_are_slopes),
+        cmocka_unit_test(sizes_are_as_published),
+        cmocka_unit_test(first_weights_depend_on_the_seed_alone),
+        cmocka_unit_test(tensors_begin_differently),
+        cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(no_memory_is_an_error),
+        cmocka_unit_test(nan_is_noticed),
+        cmocka_unit_test(loss_of_known_logits),
+    };
+
+    gwt_compute_threads(1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_train_optimizer.c - optimizers against slow obvious versions in double, and
+ * learning-rate schedules at the points where they bend. */
+#include "optimizer.h"
+#include "lr_schedule.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N = 67, STEPS = 40 };
+
+static float gradient_at(uint64_t t, size_t i)
+{
+    return (float)((double)(gwt_random(5, 50, t, i) >> 40) * 0x1p-23 - 1.0);
+}
+
+/* One parameter, as the formulas say, in double. a and b are its state. */
+typedef void formula(double *x, double g, double *a, double *b, double lr, double t);
+
+static double momentum, decay;
+
+static void sgd(double *x, double g, double *a, double *b, double lr, double t)
+{
+    (void)b, (void)t;
+    g += decay * *x;
+    *a = momentum * *a + g;
+    *x -= lr * *a;
+}
+
+static void adagrad(double *x, double g, double *a, double *b, double lr, double t)
+{
+    (void)b, (void)t;
+    g += decay * *x;
+    *a += g * g;
+    *x -= lr * g / (sqrt(*a) + 1e-10);
+}
+
+static void adam(double *x, double g, double *a, double *b, double lr, double t)
+{
+    g += decay * *x;
+    *a = 0.9 * *a + 0.1 * g;
+    *b = 0.999 * *b + 0.001 * g * g;
+    double m = *a / (1.0 - pow(0.9, t)), s = *b / (1.0 - pow(0.999, t));
+    *x -= lr * m / (sqrt(s) + 1e-8);
+}
+
+static void compare(const char *name, formula *slow, size_t n)
+{
+    float x[N], g[N], s0[N] = {0}, s1[N] = {0}, *slot[2] = {s0, s1};
+    double y[N], a[N] = {0}, b[N] = {0};
+    gwt_hyper hyper = {momentum, decay};
+    const gwt_optimizer *opt;
+
+    assert_int_equal(gwt_optimizer_find(name, &opt), GW_OK);
+    for (size_t i = 0; i < n; i++) {
+        x[i] = gradient_at(1000, i);
+        y[i] = (double)x[i];
+    }
+    for (uint64_t t = 0; t < STEPS; t++) {
+        for (size_t i = 0; i < n; i++) {
+            g[i] = gradient_at(t, i);
+            slow(&y[i], (double)g[i], &a[i], &b[i], 0.05, (double)(t + 1));
+        }
+        opt->step(x, g, slot, n, 0.05, t, &hyper);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (fabs((double)x[i] - y[i]) > 2e-5 * (1.0 + fabs(y[i])))
+            fail_msg("%s, momentum %g, decay %g: x[%zu] is %g, not %g", name, momentum,
+                     decay, i, (double)x[i], y[i]);
+}
+
+static void optimizers_follow_their_formulas(void **state)
+{
+    static const struct {
+        const char *name;
+        formula *slow;
+    } each[] = {{"sgd", sgd}, {"adagrad", adagrad}, {"adam", adam}};
+
+    (void)state;
+    for (size_t k = 0; k < 3; k++)
+        for (int m = 0; m < 2; m++)
+            for (int d = 0; d < 2; d++)
+                for (size_t n = 1; n <= N; n += 11) {
+                    momentum = m ? 0.9 : 0.0;
+                    decay = d ? 0.01 : 0.0;
+                    compare(each[k].name, each[k].slow, n);
+                }
+}
+
+static void every_optimizer_is_tested(void **state)
+{
+    const gwt_optimizer *opt;
+
+    (void)state;
+    assert_non_null(gwt_optimizer_at(2));
+    assert_null(gwt_optimizer_at(3));
+    assert_int_equal(gwt_optimizer_find("sdg", &opt), GW_ERR_ARG);
+}
+
+/* ---- schedules ---------------------------------------------------------------- */
+
+static double factor(const char *text, const char *warmup, uint64_t t)
+{
+    gwt_schedule s;
+
+    assert_int_equal(gwt_schedule_parse(&s, text, warmup), GW_OK);
+    s.epoch_steps = 100;
+    s.total_steps = 1000;
+    return gwt_schedule_factor(&s, t);
+}
+
+static void near(double got, double want)
+{
+    if (fabs(got - want) > 1e-12)
+        fail_msg("%.15g, not %.15g", got, want);
+}
+
+static void schedules_bend_where_they_should(void **state)
+{
+    (void)state;
+    near(factor("constant", "0", 0), 1.0);
+    near(factor("constant", "0", 999), 1.0);
+    near(factor("constant", "10", 0), 0.1);
+    near(factor("constant", "10", 9), 1.0);
+    near(factor("constant", "10", 10), 1.0);
+    near(factor("constant", "0.5epochs", 24), 0.5);
+    near(factor("constant", "1epoch", 99), 1.0);
+    near(factor("step:3/6", "0", 299), 1.0);
+    near(factor("step:3/6", "0", 300), 0.1);
+    near(factor("step:3/6", "0", 599), 0.1);
+    near(factor("step:3/6", "0", 600), 0.01);
+    near(factor("step:3/6,factor=0.5", "0", 600), 0.25);
+    near(factor("step:3", "50", 299), 1.0);
+    near(factor("step:3", "50", 300), 0.1);
+    near(factor("cosine", "0", 0), 1.0);
+    near(factor("cosine", "0", 500), 0.5);
+    near(factor("cosine", "0", 1000), 0.0);
+    near(factor("cosine", "200", 600), 0.5);
+    near(factor("power:0.5", "0", 0), 1.0);
+    near(factor("power:0.5", "0", 3), 0.5);
+    near(factor("power:1", "2epochs", 203), 0.25);
+    near(factor("power", "0", 99), 0.1);
+}
+
+static void wrong_schedules_are_refused(void **state)
+{
+    static const char *const wrong[][2] = {
+        {"linear", "0"},     {"constant:1", "0"},      {"step", "0"},
+        {"step:", "0"},      {"step:3/2", "0"},        {"step:a", "0"},
+        {"step:3,f=1", "0"}, {"step:3,factor=2", "0"}, {"step:-1", "0"},
+        {"cosine:2", "0"},   {"power:x", "0"},         {"power:-1", "0"},
+        {"constant", "-1"},  {"constant", "1.5"},      {"constant", "xepochs"},
+        {"constant", "1e3"}, {"constant", ""},         {"constant", "epochs"},
+        {"constant", "nan"}, {"power:nan", "0"},       {"", "0"},
+    };
+    gwt_schedule s;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        if (gwt_schedule_parse(&s, wrong[i][0], wrong[i][1]) != GW_ERR_ARG)
+            fail_msg("'%s' with warm-up '%s' was taken", wrong[i][0], wrong[i][1]);
+}
+
+static void numbers_are_read_whole(void **state)
+{
+    double x;
+    uint64_t n;
+
+    (void)state;
+    assert_int_equal(gwt_parse_real("x", "1e-3", 0, 1, &x), GW_OK);
+    assert_true(x == 1e-3);
+    assert_int_equal(gwt_parse_real("x", "1e-3x", 0, 1, &x), GW_ERR_ARG);
+    assert_int_equal(gwt_parse_real("x", " 1", 0, 1, &x), GW_ERR_ARG);
+    assert_int_equal(gwt_parse_real("x", "", 0, 1, &x), GW_ERR_ARG);
+    assert_int_equal(gwt_parse_real("x", "inf", 0, HUGE_VAL, &x), GW_ERR_ARG);
+    assert_int_equal(gwt_parse_count("n", "18446744073709551615", 0, UINT64_MAX, &n),
+                     GW_OK);
+    assert_true(n == UINT64_MAX);
+    assert_int_equal(gwt_parse_count("n", "18446744073709551616", 0, UINT64_MAX, &n),
+                     GW_ERR_ARG);
+    assert_int_equal(gwt_parse_count("n", "-1", 0, UINT64_MAX, &n), GW_ERR_ARG);
+    assert_int_equal(gwt_parse_count("n", "--1", 0, UINT64_MAX, &n), GW_ERR_ARG);
+    assert_int_equal(gwt_parse_count("n", "+1", 0, 10, &n), GW_ERR_ARG);
+    assert_int_equal(gwt_parse_count("n", "7", 8, 10, &n), GW_ERR_ARG);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(optimizers_follow_their_formulas),
+        cmocka_unit_test(every_optimizer_is_tested),
+        cmocka_unit_test(schedules_bend_where_they_should),
+        cmocka_unit_test(wrong_schedules_are_refused),
+        cmocka_unit_test(numbers_are_read_whole),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

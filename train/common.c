@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * common.c - memory, time, random numbers and numbers in text, for the trainer. */
+#include "common.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ALIGNMENT = 64, NAME_CAP = 64 };
+
+static _Thread_local size_t fail_at = (size_t)-1;
+static _Thread_local size_t allocations;
+
+static void *calloc_aligned(size_t count, size_t bytes)
+{
+    if (fail_at != (size_t)-1) {
+        if (fail_at == 0)
+            return NULL;
+        fail_at--;
+    }
+    if (bytes != 0 && count > (SIZE_MAX - ALIGNMENT) / bytes)
+        return NULL;
+    /* aligned_alloc() wants a multiple of the alignment, and at least one. */
+    size_t total = (count * bytes + ALIGNMENT) & ~(size_t)(ALIGNMENT - 1);
+    void *memory = aligned_alloc(ALIGNMENT, total);
+    if (memory != NULL)
+        memset(memory, 0, total);
+    return memory;
+}
+
+void *gwt_calloc(size_t count, size_t bytes, const char *what)
+{
+    void *memory = calloc_aligned(count, bytes);
+
+    if (memory == NULL)
+        (void)gw_fail(GW_ERR_NOMEM, "no memory for %zu x %zu bytes of %s", count, bytes,
+                      what);
+    else
+        allocations++;
+    return memory;
+}
+
+void gwt_free(void *memory)
+{
+    free(memory);
+}
+
+void gwt_alloc_fail_at(size_t k)
+{
+    fail_at = k;
+}
+
+size_t gwt_alloc_count(void)
+{
+    return allocations;
+}
+
+double gwt_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* A bijection of 64-bit words in which every input bit moves about half of the
+ * output bits; multipliers and shifts are those of the splitmix64 finaliser. */
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+uint64_t gwt_random(uint64_t seed, uint64_t stream, uint64_t a, uint64_t b)
+{
+    /* 2^64 divided by the golden ratio: keeps small counters far apart. */
+    const uint64_t step = UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t h = mix(seed + step * (stream + 1));
+
+    h = mix(h ^ (step * (a + 1)));
+    return mix(h + step * (b + 1));
+}
+
+gw_status gwt_parse_real(const char *what, const char *text, double min, double max,
+                         double *out)
+{
+    char *end;
+    double x = strtod(text, &end);
+
+    if (text[0] == '\0' || isspace((unsigned char)text[0]) || *end != '\0')
+        return gw_fail(GW_ERR_ARG, "%s: '%s' is not a number", what, text);
+    if (!(x >= min && x <= max) || !isfinite(x))
+        return gw_fail(GW_ERR_ARG, "%s: %s is not in %g..%g", what, text, min, max);
+    *out = x;
+    return GW_OK;
+}
+
+gw_status gwt_parse_count(const char *what, const char *text, uint64_t min,
+                          uint64_t max, uint64_t *out)
+{
+    char *end;
+
+    if (text[0] == '\0' || text[strspn(text, "-0123456789")] != '\0')
+        return gw_fail(GW_ERR_ARG, "%s: '%s' is not a whole number", what, text);
+    errno = 0;
+    uint64_t x = strtoull(text, &end, 10);
+    if (*end != '\0')
+        return gw_fail(GW_ERR_ARG, "%s: '%s' is not a whole number", what, text);
+    /* strtoull() takes a minus sign and wraps, so that is looked for as well. */
+    if (text[0] == '-' || errno != 0 || x < min || x > max)
+        return gw_fail(GW_ERR_ARG, "%s: %s is not in %" PRIu64 "..%" PRIu64, what, text,
+                       min, max);
+    *out = x;
+    return GW_OK;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Levenshtein's distance, by rows. Both texts are shorter than NAME_CAP. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[NAME_CAP + 1], n = strlen(b);
+
+    for (size_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (size_t i = 0; a[i] != '\0'; i++) {
+        size_t diagonal = row[0];
+        row[0] = i + 1;
+        for (size_t j = 0; j < n; j++) {
+            size_t swap = diagonal + (a[i] != b[j]);
+            diagonal = row[j + 1];
+            row[j + 1] = least(swap, 1 + least(row[j], row[j + 1]));
+        }
+    }
+    return row[n];
+}
+
+const char *gwt_nearest(const char *text, const char *const *names, size_t count)
+{
+    const char *best = NULL;
+    size_t len = strlen(text), best_distance = 1 + (len + 1) / 3;
+
+    if (len >= NAME_CAP)
+        return NULL;
+    for (size_t i = 0; i < count; i++) {
+        size_t d = strlen(names[i]) < NAME_CAP ? distance(text, names[i]) : NAME_CAP;
+        if (d < best_distance) {
+            best = names[i];
+            best_distance = d;
+        }
+    }
+    return best;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * common.h - what every file of the trainer may use: passing a failure on, the
+ * one pair of functions through which memory comes and goes, time, and random
+ * numbers that come from a counter. */
+#ifndef GWT_COMMON_H
+#define GWT_COMMON_H
+
+#include "gradwire.h"
+
+/* Passes a failure on: callers add nothing, only who notices speaks. */
+#define GWT_TRY(call)               \
+    do {                            \
+        gw_status st_try_ = (call); \
+        if (st_try_ != GW_OK)       \
+            return st_try_;         \
+    } while (0)
+
+/* On functions whose loops treat each element by itself: the compiler vectorises
+ * them whatever the level of optimisation, makes one copy per instruction set, and
+ * the loader picks. Multiplications and additions are never contracted, so all
+ * copies give the same bits. The sanitizers cannot run before the loader's choice,
+ * so they get one plain copy. */
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define GWT_VECTOR \
+    __attribute__((optimize("O3"), target_clones("avx512f", "avx2", "default")))
+#else
+#define GWT_VECTOR
+#endif
+
+/* count * bytes zeroed bytes aligned to 64, released with gwt_free(), which takes
+ * NULL. On failure NULL, and the message says that there was no memory for
+ * `what`; the caller returns GW_ERR_NOMEM. */
+void *gwt_calloc(size_t count, size_t bytes, const char *what);
+void gwt_free(void *memory);
+
+/* For tests: the k-th gwt_calloc() of this thread from now (0 is the next) and
+ * all after it fail; (size_t)-1 switches it off. */
+void gwt_alloc_fail_at(size_t k);
+
+/* For tests: how many allocations this thread has made. */
+size_t gwt_alloc_count(void);
+
+/* Seconds of a clock that only moves forward. */
+double gwt_now(void);
+
+/* Uses of random numbers; each is a stream of its own. Appending one changes no
+ * other, renumbering changes every run. */
+enum { GWT_STREAM_INIT = 1, GWT_STREAM_SHUFFLE = 2, GWT_STREAM_SYNTHETIC = 3 };
+
+/* 64 random bits that depend on the four numbers and nothing else. */
+uint64_t gwt_random(uint64_t seed, uint64_t stream, uint64_t a, uint64_t b);
+
+/* Reads all of text as a finite number in [min, max], or as a whole number of
+ * at most max. GW_ERR_ARG; the message begins with `what`. */
+gw_status gwt_parse_real(const char *what, const char *text, double min, double max,
+                         double *out);
+gw_status gwt_parse_count(const char *what, const char *text, uint64_t min,
+                          uint64_t max, uint64_t *out);
+
+/* The name out of names[0..count) that is nearest to text, for "did you mean";
+ * NULL if none is near. */
+const char *gwt_nearest(const char *text, const char *const *names, size_t count);
+
+#endif

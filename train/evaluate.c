@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * evaluate.c - what a model, or several that differ, are worth on the test set.
+ *
+ * Workers with the same model share the test set among them. Workers whose models
+ * differ first evaluate their own on all of it, then share the evaluation of the
+ * average. */
+#include "job.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { LABELS_CAP = 4096 };
+
+/* Scores samples [begin, end) of the test set. */
+static gw_status score_range(gwt_score *sum, const gwt_data *data, gwt_model *model,
+                             size_t begin, size_t end)
+{
+    size_t most = gwt_model_max_batch(model);
+    uint8_t labels[LABELS_CAP];
+
+    most = most < LABELS_CAP ? most : LABELS_CAP;
+    *sum = (gwt_score){0};
+    for (size_t i = begin; i < end; i += most) {
+        size_t count = end - i < most ? end - i : most;
+        gwt_score score;
+        gwt_data_batch(data, &data->test, NULL, i, count, gwt_model_input(model),
+                       labels);
+        GWT_TRY(gwt_model_score(model, labels, count, &score));
+        sum->loss += score.loss;
+        sum->correct += score.correct;
+        sum->count += score.count;
+    }
+    return GW_OK;
+}
+
+/* The same model everywhere: each worker takes its part. Counts below 2^24 are
+ * exact in floats, and a part per worker stays far below. */
+static gw_status score_shared(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
+                              gwt_model *model)
+{
+    size_t begin, end;
+    gwt_score score;
+
+    gw_part(data->test.count, gw_comm_workers(comm), gw_comm_rank(comm), &begin, &end);
+    GWT_TRY(score_range(&score, data, model, begin, end));
+    float sum[2] = {(float)score.loss, (float)score.correct};
+    GWT_TRY(gw_allreduce(comm, sum, 2));
+    out->loss = (double)sum[0] / (double)data->test.count;
+    out->accuracy = (double)sum[1] / (double)data->test.count;
+    return GW_OK;
+}
+
+static gw_status score_own(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
+                           gwt_model *model)
+{
+    gwt_score score;
+
+    GWT_TRY(score_range(&score, data, model, 0, data->test.count));
+    float share = (float)score.correct / (float)score.count;
+    GWT_TRY(gw_allreduce(comm, &share, 1));
+    out->workers_accuracy = (double)share / gw_comm_workers(comm);
+    return GW_OK;
+}
+
+/* Sets average to the mean of the workers' parameters x, and *drift to the root
+ * mean square of their distances from it, in units of its length. */
+static gw_status average_models(gw_comm *comm, const float *x, float *average, size_t n,
+                                double *drift)
+{
+    float scale = 1.0f / (float)gw_comm_workers(comm);
+    double apart = 0.0, length = 0.0;
+
+    memcpy(average, x, n * sizeof *x);
+    GWT_TRY(gw_allreduce(comm, average, n));
+    for (size_t i = 0; i < n; i++) {
+        average[i] *= scale;
+        double d = (double)x[i] - (double)average[i];
+        apart += d * d;
+        length += (double)average[i] * (double)average[i];
+    }
+    float sum = (float)apart;
+    GWT_TRY(gw_allreduce(comm, &sum, 1));
+    *drift = length > 0.0 ? sqrt((double)(sum * scale) / length) : 0.0;
+    return GW_OK;
+}
+
+static void swap_floats(float *restrict a, float *restrict b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float t = a[i];
+        a[i] = b[i];
+        b[i] = t;
+    }
+}
+
+gw_status gwt_evaluate(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
+                       gwt_model *model, int equal, float *average)
+{
+    float *params = gwt_model_params(model);
+    size_t n = gwt_model_floats(model);
+    gw_status st;
+
+    *out = (gwt_verdict){.workers_accuracy = (double)NAN, .drift = (double)NAN};
+    if (equal)
+        return score_shared(out, comm, data, model);
+    GWT_TRY(score_own(out, comm, data, model));
+    GWT_TRY(average_models(comm, params, average, n, &out->drift));
+    /* The average takes the model's place for the time of the evaluation. */
+    swap_floats(params, average, n);
+    st = score_shared(out, comm, data, model);
+    swap_floats(params, average, n);
+    return st;
+}
+
+uint64_t gwt_hash(const float *x, size_t n)
+{
+    const unsigned char *byte = (const unsigned char *)x;
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+    for (size_t i = 0; i < n * sizeof *x; i++)
+        h = (h ^ byte[i]) * UINT64_C(0x100000001b3);
+    return h;
+}

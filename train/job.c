@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * job.c - a run as its parent process sees it. Everything that can be checked is
+ * checked here, before a worker starts. Nothing here computes: see compute.h. */
+#define _GNU_SOURCE
+#include "job.h"
+#include "shuffle.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* A link is checked on a comm of one worker, which sends nothing. */
+static gw_status check_link(const char *link)
+{
+    gw_local_options opt = {.struct_size = sizeof opt, .workers = 1};
+    gw_local_group *group;
+    gw_comm *comm;
+    gw_status st;
+
+    if (link == NULL)
+        return GW_OK;
+    GWT_TRY(gw_local_group_new(&group, &opt));
+    st = gw_local_join(&comm, group, 0);
+    if (st == GW_OK)
+        st = gw_comm_link(comm, link);
+    gw_comm_free(comm);
+    gw_local_group_free(group);
+    return st;
+}
+
+static gw_status check_config(gwt_job *job)
+{
+    const gwt_config *c = &job->config;
+    const gwt_data_source *source;
+    const char *rest;
+
+    GWT_TRY(gwt_model_find(c->model, &job->model));
+    GWT_TRY(gwt_data_find(c->data, &source, &rest));
+    GWT_TRY(gw_spec_check(c->sync, NULL, 0));
+    GWT_TRY(check_link(c->link));
+    GWT_TRY(gwt_optimizer_find(c->optimizer, &job->optimizer));
+    return gwt_schedule_parse(&job->schedule, c->schedule, c->warmup);
+}
+
+static gw_status plan_steps(gwt_job *job)
+{
+    const gwt_config *c = &job->config;
+    size_t n = job->data.train.count;
+
+    job->epoch_steps = gwt_epoch_steps(n, c->workers, (size_t)c->batch);
+    if (job->epoch_steps == 0)
+        return gw_fail(GW_ERR_ARG,
+                       "%d workers with batches of %" PRIu64 " need more than the %zu "
+                       "samples of %s for one step; make --batch smaller",
+                       c->workers, c->batch, n, c->data);
+    job->total_steps = c->steps != 0 ? c->steps : c->epochs * job->epoch_steps;
+    job->log_every = c->log_every;
+    if (job->log_every == 0)
+        job->log_every = job->total_steps < 50 ? 1 : job->total_steps / 50;
+    job->schedule.epoch_steps = (double)job->epoch_steps;
+    job->schedule.total_steps = (double)job->total_steps;
+    return GW_OK;
+}
+
+static gw_status make_shared(gwt_job *job)
+{
+    void *memory = mmap(NULL, sizeof *job->shared, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED)
+        return gw_fail(GW_ERR_SYSTEM, "no shared memory for the run: %s",
+                       strerror(errno));
+    job->shared = memory;
+    return GW_OK;
+}
+
+static gw_status prepare(gwt_job *job)
+{
+    GWT_TRY(check_config(job));
+    GWT_TRY(gwt_data_load(&job->data, job->config.data, job->config.data_dir));
+    GWT_TRY(plan_steps(job));
+    GWT_TRY(make_shared(job));
+    return gwt_rundir_make(job);
+}
+
+gw_status gwt_job_new(gwt_job **out, const gwt_config *config)
+{
+    gwt_job *job;
+    gw_status st;
+
+    *out = NULL;
+    job = gwt_calloc(1, sizeof *job, "a run");
+    if (job == NULL)
+        return GW_ERR_NOMEM;
+    job->config = *config;
+    st = prepare(job);
+    if (st != GW_OK) {
+        gwt_job_free(job);
+        return st;
+    }
+    *out = job;
+    return GW_OK;
+}
+
+void gwt_job_free(gwt_job *job)
+{
+    if (job == NULL)
+        return;
+    gwt_data_free(&job->data);
+    if (job->shared != NULL)
+        munmap(job->shared, sizeof *job->shared);
+    gwt_free(job);
+}
+
+gw_status gwt_job_run(gwt_job *job, const gwt_observer *observer)
+{
+    gw_local_options opt = {
+        .struct_size = sizeof opt,
+        .workers = job->config.workers,
+        .spawn = (gw_spawn)job->config.spawn,
+        .timeout_seconds = job->config.timeout,
+        .link = job->config.link,
+    };
+
+    job->observer = observer;
+    return gw_local_run(&opt, gwt_worker, job);
+}
+
+void gwt_job_stop(gwt_job *job)
+{
+    gwt_stop_request(&job->shared->stop);
+}
+
+const gwt_summary *gwt_job_summary(const gwt_job *job)
+{
+    return &job->shared->summary;
+}
+
+const char *gwt_job_directory(const gwt_job *job)
+{
+    return job->directory;
+}
+
+double gwt_dense_bytes(uint64_t params, int workers)
+{
+    return 8.0 * (double)params * (double)(workers - 1) / (double)workers;
+}

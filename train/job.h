@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * job.h - a run from the inside: what the parent prepares and the workers use. */
+#ifndef GWT_JOB_H
+#define GWT_JOB_H
+
+#include "data.h"
+#include "models.h"
+#include "optimizer.h"
+#include "lr_schedule.h"
+#include "stop.h"
+#include "train.h"
+
+#include <stdio.h>
+
+/* What the parent and all workers see the same memory of. */
+typedef struct gwt_shared {
+    gwt_stop stop;
+    gwt_summary summary; /* written by rank 0 before it ends */
+} gwt_shared;
+
+/* Read-only once the workers run, except for *shared. */
+struct gwt_job {
+    gwt_config config;
+    const gwt_model_spec *model;
+    const gwt_optimizer *optimizer;
+    gwt_schedule schedule;
+    gwt_data data;
+    size_t epoch_steps;
+    uint64_t total_steps, log_every;
+    char directory[GWT_PATH_CAP];
+    gwt_shared *shared;
+    const gwt_observer *observer;
+};
+
+/* The whole life of a worker; a gw_body whose arg is the job. */
+gw_status gwt_worker(gw_comm *comm, void *job);
+
+/* ---- the run directory (rundir.c) ------------------------------------------ */
+
+/* Sets job->directory and makes sure that it is there, can be written and holds no
+ * finished run, unless --force was given. */
+gw_status gwt_rundir_make(gwt_job *job);
+
+/* Opens the metrics file afresh. */
+gw_status gwt_rundir_metrics(const gwt_job *job, FILE **out);
+
+/* Writes summary.json: all of it or nothing. */
+gw_status gwt_rundir_summary(const gwt_job *job);
+
+/* ---- evaluation (evaluate.c) ------------------------------------------------- */
+
+/* What the models are worth. */
+typedef struct gwt_verdict {
+    double loss, accuracy;   /* of the model, or of the workers' average */
+    double workers_accuracy; /* mean of the workers' own; NaN if models are the same */
+    double drift;            /* how far apart they are; NaN likewise */
+} gwt_verdict;
+
+/* Evaluates the test set on all workers together. equal says whether the models
+ * are the same; if not, average receives the mean of the parameters (as many as
+ * the model has). Collective. */
+gw_status gwt_evaluate(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
+                       gwt_model *model, int equal, float *average);
+
+/* The FNV-1a hash of the bytes of n floats. */
+uint64_t gwt_hash(const float *x, size_t n);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * layer.h - what a layer is. One kind of layer = one file whose only external
+ * symbol is its gwt_layer_type; a model (models.c) is a list of layers.
+ *
+ * Everything between layers is a matrix of floats, one row per sample:
+ *
+ *     in  batch x floats(layer->in)       out  batch x floats(layer->out)
+ */
+#ifndef GWT_LAYER_H
+#define GWT_LAYER_H
+
+#include "common.h"
+
+/* Channels, height and width of one sample, channel by channel in memory;
+ * a plain vector of n is {n, 1, 1}. */
+typedef struct gwt_shape {
+    size_t channels, height, width;
+} gwt_shape;
+
+static inline size_t gwt_shape_floats(gwt_shape s)
+{
+    return s.channels * s.height * s.width;
+}
+
+/* One parameter tensor, and how it begins: uniform in [-bound, bound]. */
+typedef struct gwt_param {
+    const char *name; /* "weight"; the tensor is called "<layer>.weight" */
+    size_t rows, cols;
+    double bound;
+} gwt_param;
+
+enum { GWT_PARAMS_MAX = 4 };
+
+typedef struct gwt_layer_type gwt_layer_type;
+
+/* One line of a model: which kind of layer, and its settings. */
+typedef struct gwt_layer_spec {
+    const gwt_layer_type *type;
+    const char *name;
+    size_t units; /* dense: outputs; 0 means one per class of the data */
+    int relu;     /* dense: whether max(0, x) is applied to them */
+} gwt_layer_spec;
+
+/* One layer of one model. The model owns all memory; plan() fills the middle
+ * part and the model the last. */
+typedef struct gwt_layer {
+    const gwt_layer_spec *spec;
+    gwt_shape in;
+
+    gwt_shape out;
+    size_t params; /* tensors; they lie in param and grad one after the other */
+    gwt_param tensor[GWT_PARAMS_MAX];
+
+    float *param, *grad;
+} gwt_layer;
+
+struct gwt_layer_type {
+    const char *name;
+
+    /* Sets out, params and tensor from spec and in. Pure. GW_ERR_ARG if the
+     * settings do not fit the input. */
+    gw_status (*plan)(gwt_layer *layer);
+
+    /* Computes out from in, for batch samples. */
+    gw_status (*forward)(const gwt_layer *layer, const float *in, float *out,
+                         size_t batch);
+
+    /* From dout, the derivative of the loss by out: sets grad, and din unless it
+     * is NULL, as for the first layer. in and out are those of forward(); dout may
+     * be overwritten. */
+    gw_status (*backward)(const gwt_layer *layer, const float *in, const float *out,
+                          float *dout, float *din, size_t batch);
+};
+
+extern const gwt_layer_type gwt_layer_dense;
+
+#endif

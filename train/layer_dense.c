@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * layer_dense.c - every output is a weighted sum of all inputs, plus a bias, cut
+ * off below 0 if asked.
+ *
+ *     in   batch x I          weight  O x I     (row o: what output o looks at)
+ *     out  batch x O          bias    1 x O
+ *
+ *     out  = max(0, in * weight^T + bias)
+ *     dout = dout where out > 0, else 0
+ *     d weight = dout^T * in,  d bias = column sums of dout,  din = dout * weight
+ */
+#include "compute.h"
+#include "layer.h"
+
+#include <math.h>
+
+static gw_status plan_dense(gwt_layer *layer)
+{
+    size_t in = gwt_shape_floats(layer->in), out = layer->spec->units;
+
+    if (in == 0 || out == 0)
+        return gw_fail(GW_ERR_ARG, "layer %s: %zu inputs and %zu outputs make no layer",
+                       layer->spec->name, in, out);
+    /* Keeps the scale of signals from layer to layer: He's bound where half of the
+     * outputs will be cut off, Glorot's otherwise. */
+    double fan = layer->spec->relu ? (double)in : (double)(in + out);
+    layer->out = (gwt_shape){out, 1, 1};
+    layer->params = 2;
+    layer->tensor[0] = (gwt_param){"weight", out, in, sqrt(6.0 / fan)};
+    layer->tensor[1] = (gwt_param){"bias", 1, out, 0.0};
+    return GW_OK;
+}
+
+GWT_VECTOR static void add_bias(float *restrict out, const float *restrict bias,
+                                size_t n, size_t batch)
+{
+    for (size_t i = 0; i < batch; i++)
+        for (size_t j = 0; j < n; j++)
+            out[i * n + j] += bias[j];
+}
+
+GWT_VECTOR static void add_bias_relu(float *restrict out, const float *restrict bias,
+                                     size_t n, size_t batch)
+{
+    for (size_t i = 0; i < batch; i++)
+        for (size_t j = 0; j < n; j++) {
+            float x = out[i * n + j] + bias[j];
+            /* Written so that NaN stays NaN and is noticed further on. */
+            out[i * n + j] = x < 0.0f ? 0.0f : x;
+        }
+}
+
+static gw_status forward_dense(const gwt_layer *layer, const float *in, float *out,
+                               size_t batch)
+{
+    size_t ni = gwt_shape_floats(layer->in), no = layer->out.channels;
+    const float *weight = layer->param, *bias = layer->param + no * ni;
+
+    GWT_TRY(gwt_matmul(batch, no, ni, (gwt_operand){in, ni, 0},
+                       (gwt_operand){weight, ni, 1}, out, no));
+    if (layer->spec->relu)
+        add_bias_relu(out, bias, no, batch);
+    else
+        add_bias(out, bias, no, batch);
+    return GW_OK;
+}
+
+GWT_VECTOR static void sum_columns(float *restrict sum, const float *restrict d,
+                                   size_t n, size_t batch)
+{
+    for (size_t j = 0; j < n; j++)
+        sum[j] = d[j];
+    for (size_t i = 1; i < batch; i++)
+        for (size_t j = 0; j < n; j++)
+            sum[j] += d[i * n + j];
+}
+
+/* The same, and in the same pass the derivative of the cut-off. */
+GWT_VECTOR static void sum_columns_relu(float *restrict sum, float *restrict d,
+                                        const float *restrict out, size_t n,
+                                        size_t batch)
+{
+    for (size_t j = 0; j < n; j++)
+        sum[j] = 0.0f;
+    for (size_t i = 0; i < batch; i++)
+        for (size_t j = 0; j < n; j++) {
+            float x = out[i * n + j] > 0.0f ? d[i * n + j] : 0.0f;
+            d[i * n + j] = x;
+            sum[j] += x;
+        }
+}
+
+static gw_status backward_dense(const gwt_layer *layer, const float *in,
+                                const float *out, float *dout, float *din, size_t batch)
+{
+    size_t ni = gwt_shape_floats(layer->in), no = layer->out.channels;
+    float *dweight = layer->grad, *dbias = layer->grad + no * ni;
+
+    if (layer->spec->relu)
+        sum_columns_relu(dbias, dout, out, no, batch);
+    else
+        sum_columns(dbias, dout, no, batch);
+    GWT_TRY(gwt_matmul(no, ni, batch, (gwt_operand){dout, no, 1},
+                       (gwt_operand){in, ni, 0}, dweight, ni));
+    if (din == NULL)
+        return GW_OK;
+    return gwt_matmul(batch, ni, no, (gwt_operand){dout, no, 0},
+                      (gwt_operand){layer->param, ni, 0}, din, ni);
+}
+
+const gwt_layer_type gwt_layer_dense = {
+    .name = "dense",
+    .plan = plan_dense,
+    .forward = forward_dense,
+    .backward = backward_dense,
+};

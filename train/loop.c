@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loop.c - the life of one worker: the training loop, its clock and its log.
+ *
+ *     batch -> forward, backward -> gw_sync_gradient -> optimizer -> gw_sync_model
+ *
+ * Clocks: compute_s is the batch, the model and the optimizer; sync_s the calls
+ * into gradwire; eval_s the test set. Gathering the loss of all workers for the
+ * log is in none of them, only in wall_s. */
+#define _GNU_SOURCE
+#include "compute.h"
+#include "job.h"
+#include "json.h"
+#include "shuffle.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+/* Evaluation is no smaller than this, or small training batches would make it
+ * slow. */
+enum { EVAL_BATCH = 128 };
+
+/* A mean that is being gathered. */
+typedef struct mean {
+    double sum, count;
+} mean;
+
+typedef struct worker {
+    const gwt_job *job;
+    gw_comm *comm;
+    gwt_model *model;
+    gw_layout *layout;
+    gw_sync *sync;
+
+    float *state;               /* slots of the optimizer, then the average */
+    float *slot[GWT_SLOTS_MAX]; /* in state: params floats each */
+    float *average;             /* in state, or NULL if models stay equal */
+    uint32_t *order;            /* samples of the epoch, as they come */
+    uint8_t *labels;            /* of the batch */
+    FILE *metrics;              /* rank 0 only */
+
+    gwt_summary so_far;
+    gwt_verdict verdict;
+    uint64_t applied;      /* steps that were not skipped */
+    uint64_t evaluated_at; /* step of the last evaluation, 0: none */
+    double lr;             /* of the last step */
+    mean logged, epoch;    /* losses since the last record, in this epoch */
+    double began, mark;    /* when the run and the current interval began */
+    uint64_t mark_step;
+} worker;
+
+/* ---- setting up ------------------------------------------------------------ */
+
+/* Ctrl-C and its kin concern the process that was started: worker processes ignore
+ * them, worker threads leave them to the main thread. */
+static void leave_signals(const gwt_config *config)
+{
+    sigset_t set;
+
+    if (config->spawn == GW_SPAWN_PROCESSES) {
+        signal(SIGTERM, SIG_IGN);
+        return;
+    }
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+static gw_status make_model(worker *w)
+{
+    const gwt_job *job = w->job;
+    size_t batch = (size_t)job->config.batch, count;
+
+    GWT_TRY(gwt_model_new(&w->model, job->model, job->data.shape, job->data.classes,
+                          batch > EVAL_BATCH ? batch : EVAL_BATCH));
+    gwt_model_init(w->model, job->config.seed);
+    const gw_tensor *tensors = gwt_model_tensors(w->model, &count);
+    return gw_layout_new(&w->layout, tensors, count);
+}
+
+static gw_status make_sync(worker *w)
+{
+    const gwt_config *config = &w->job->config;
+    gw_sync_options opt = {.struct_size = sizeof opt,
+                           .nonfinite = (gw_nonfinite)config->nonfinite,
+                           .seed = config->seed};
+
+    return gw_sync_new(&w->sync, config->sync, w->layout, w->comm, &opt);
+}
+
+static gw_status make_buffers(worker *w)
+{
+    size_t n = gwt_model_floats(w->model), slots = w->job->optimizer->slots;
+    size_t vectors = slots + !gw_sync_keeps_equal(w->sync);
+
+    w->state = gwt_calloc(vectors * n, sizeof *w->state, "the optimizer's state");
+    w->order = gwt_calloc(w->job->data.train.count, sizeof *w->order, "the order");
+    w->labels = gwt_calloc((size_t)w->job->config.batch, 1, "a batch");
+    if (w->state == NULL || w->order == NULL || w->labels == NULL)
+        return GW_ERR_NOMEM;
+    for (size_t i = 0; i < slots; i++)
+        w->slot[i] = w->state + i * n;
+    w->average = vectors > slots ? w->state + slots * n : NULL;
+    return GW_OK;
+}
+
+static gw_status set_up(worker *w)
+{
+    leave_signals(&w->job->config);
+    gwt_compute_threads(w->job->config.threads);
+    GWT_TRY(make_model(w));
+    GWT_TRY(make_sync(w));
+    GWT_TRY(make_buffers(w));
+    if (gw_comm_rank(w->comm) == 0)
+        GWT_TRY(gwt_rundir_metrics(w->job, &w->metrics));
+    /* The first products make the engine generate its code; that is no part of a
+     * step's time. */
+    GWT_TRY(gwt_model_warm(w->model, (size_t)w->job->config.batch));
+    GWT_TRY(gw_sync_start(w->sync, gwt_model_params(w->model)));
+    return gw_barrier(w->comm);
+}
+
+static void tear_down(worker *w)
+{
+    if (w->metrics != NULL)
+        fclose(w->metrics);
+    gw_sync_free(w->sync);
+    gw_layout_free(w->layout);
+    gwt_model_free(w->model);
+    gwt_free(w->state);
+    gwt_free(w->order);
+    gwt_free(w->labels);
+}
+
+/* ---- telling ------------------------------------------------------------------ */
+
+static void tell(worker *w, gwt_event event, double loss)
+{
+    const gwt_observer *observer = w->job->observer;
+    const gwt_config *config = &w->job->config;
+    double now = gwt_now();
+
+    if (observer == NULL || gw_comm_rank(w->comm) != 0)
+        return;
+    double done = (double)(w->so_far.steps - w->mark_step);
+    gwt_progress p = {
+        .step = w->so_far.steps,
+        .steps = w->job->total_steps,
+        .epoch = (double)w->so_far.steps / (double)w->job->epoch_steps,
+        .loss = loss,
+        .lr = w->lr,
+        .seconds = now - w->began,
+        .samples = done * (double)config->batch * config->workers / (now - w->mark),
+        .test_loss = w->verdict.loss,
+        .test_accuracy = w->verdict.accuracy,
+        .bytes_sent = gw_sync_stats(w->sync).bytes_sent,
+    };
+    observer->tell(observer->arg, event, &p);
+}
+
+/* The mean over all workers; NaN if there is nothing in it. Collective. */
+static gw_status gather_mean(worker *w, const mean *m, double *out)
+{
+    float sum[2] = {(float)m->sum, (float)m->count};
+
+    GWT_TRY(gw_allreduce(w->comm, sum, 2));
+    *out = sum[1] > 0.0f ? (double)sum[0] / (double)sum[1] : (double)NAN;
+    return GW_OK;
+}
+
+static gw_status evaluate(worker *w)
+{
+    double start = gwt_now();
+
+    GWT_TRY(gwt_evaluate(&w->verdict, w->comm, &w->job->data, w->model,
+                         w->average == NULL, w->average));
+    w->evaluated_at = w->so_far.steps;
+    w->so_far.eval_s += gwt_now() - start;
+    return GW_OK;
+}
+
+static gw_status write_record(worker *w, double loss, int evaluated)
+{
+    gwt_json j = {.to = w->metrics};
+    gwt_verdict none = {(double)NAN, (double)NAN, (double)NAN, (double)NAN};
+    const gwt_verdict *v = evaluated ? &w->verdict : &none;
+
+    gwt_json_open(&j, NULL, '{');
+    gwt_json_count(&j, "step", w->so_far.steps);
+    gwt_json_real(&j, "epoch", (double)w->so_far.steps / (double)w->job->epoch_steps);
+    gwt_json_real(&j, "loss", loss);
+    gwt_json_real(&j, "lr", w->lr);
+    gwt_json_real(&j, "seconds", gwt_now() - w->began);
+    gwt_json_real(&j, "compute_s", w->so_far.compute_s);
+    gwt_json_real(&j, "sync_s", w->so_far.sync_s);
+    gwt_json_count(&j, "bytes_sent", gw_sync_stats(w->sync).bytes_sent);
+    gwt_json_count(&j, "skipped", w->so_far.skipped);
+    gwt_json_real(&j, "test_loss", v->loss);
+    gwt_json_real(&j, "test_accuracy", v->accuracy);
+    gwt_json_real(&j, "test_accuracy_workers", v->workers_accuracy);
+    gwt_json_real(&j, "drift", v->drift);
+    gwt_json_close(&j, '}');
+    putc('\n', w->metrics);
+    if (fflush(w->metrics) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "cannot write %s/metrics.jsonl: %s",
+                       w->job->directory, strerror(errno));
+    return GW_OK;
+}
+
+/* One line of metrics.jsonl, after an evaluation if one is due. Collective. */
+static gw_status record(worker *w, int evaluation)
+{
+    double loss;
+
+    GWT_TRY(gather_mean(w, &w->logged, &loss));
+    tell(w, GWT_EVENT_LOG, loss);
+    if (evaluation) {
+        GWT_TRY(evaluate(w));
+        tell(w, GWT_EVENT_EVAL, loss);
+    }
+    if (w->metrics != NULL)
+        GWT_TRY(write_record(w, loss, evaluation));
+    w->logged = (mean){0};
+    w->mark = gwt_now();
+    w->mark_step = w->so_far.steps;
+    return GW_OK;
+}
+
+/* ---- stepping ---------------------------------------------------------------- */
+
+static gw_status compute_gradient(worker *w, uint64_t t, gwt_score *score)
+{
+    const gwt_job *job = w->job;
+    size_t in_epoch = (size_t)(t % job->epoch_steps), batch = (size_t)job->config.batch;
+    size_t first =
+        gwt_shard_first(in_epoch, job->config.workers, gw_comm_rank(w->comm), batch);
+
+    if (in_epoch == 0)
+        gwt_shuffle(w->order, job->data.train.count, job->config.seed,
+                    t / job->epoch_steps);
+    gwt_data_batch(&job->data, &job->data.train, w->order, first, batch,
+                   gwt_model_input(w->model), w->labels);
+    return gwt_model_train(w->model, w->labels, batch, score);
+}
+
+static void apply_gradient(worker *w, uint64_t t)
+{
+    const gwt_job *job = w->job;
+    gwt_hyper hyper = {job->config.momentum, job->config.weight_decay};
+
+    w->lr = job->config.lr * gwt_schedule_factor(&job->schedule, t);
+    job->optimizer->step(gwt_model_params(w->model), gwt_model_grad(w->model), w->slot,
+                         gwt_model_floats(w->model), w->lr, w->applied++, &hyper);
+}
+
+static void add_loss(worker *w, uint64_t t, const gwt_score *score)
+{
+    double loss = score->loss / (double)score->count;
+
+    if (t % w->job->epoch_steps == 0)
+        w->epoch = (mean){0};
+    w->epoch.sum += loss;
+    w->epoch.count += 1.0;
+    w->logged.sum += loss;
+    w->logged.count += 1.0;
+}
+
+/* Step t = 0, 1, ... Where it is skipped, neither the optimizer nor the mean loss
+ * sees it. */
+static gw_status step(worker *w, uint64_t t, double *loss)
+{
+    gwt_score score;
+    double t0 = gwt_now(), t1, t2, t3;
+    gw_status st;
+
+    GWT_TRY(compute_gradient(w, t, &score));
+    t1 = gwt_now();
+    st = gw_sync_gradient(w->sync, gwt_model_grad(w->model));
+    t2 = gwt_now();
+    if (st == GW_SKIPPED) {
+        w->so_far.skipped++;
+    } else {
+        GWT_TRY(st);
+        apply_gradient(w, t);
+        add_loss(w, t, &score);
+    }
+    t3 = gwt_now();
+    GWT_TRY(gw_sync_model(w->sync, gwt_model_params(w->model)));
+    w->so_far.compute_s += (t1 - t0) + (t3 - t2);
+    w->so_far.sync_s += (t2 - t1) + (gwt_now() - t3);
+    w->so_far.steps = t + 1;
+    *loss = score.loss / (double)score.count;
+    return GW_OK;
+}
+
+static int evaluation_due(const gwt_job *job, uint64_t done)
+{
+    uint64_t every = job->config.eval_every * job->epoch_steps;
+
+    return every != 0 && done % every == 0;
+}
+
+static gw_status train(worker *w)
+{
+    const gwt_job *job = w->job;
+
+    for (uint64_t t = 0; t < job->total_steps; t++) {
+        double loss;
+        if (!gwt_stop_enter(&job->shared->stop, t + 1)) {
+            w->so_far.stopped = 1;
+            break;
+        }
+        GWT_TRY(step(w, t, &loss));
+        tell(w, GWT_EVENT_STEP, loss);
+        int evaluation = evaluation_due(job, t + 1);
+        if (evaluation || (t + 1) % job->log_every == 0)
+            GWT_TRY(record(w, evaluation));
+    }
+    /* The last word, unless it has been said. */
+    if (w->evaluated_at != w->so_far.steps || w->so_far.steps == 0)
+        return record(w, 1);
+    return GW_OK;
+}
+
+/* Lets the method end its way. Where workers differed until now, what the run has
+ * led to is evaluated once more: what they were worth by themselves, and how far
+ * apart they were, stays as it was before. */
+static gw_status finish(worker *w)
+{
+    gwt_verdict before = w->verdict;
+    double start = gwt_now();
+
+    GWT_TRY(gw_sync_finish(w->sync, gwt_model_params(w->model)));
+    w->so_far.sync_s += gwt_now() - start;
+    if (w->average == NULL)
+        return GW_OK;
+    GWT_TRY(evaluate(w));
+    w->verdict.workers_accuracy = before.workers_accuracy;
+    w->verdict.drift = before.drift;
+    return GW_OK;
+}
+
+/* ---- summing up ---------------------------------------------------------------- */
+
+static void fill_results(worker *w, double loss)
+{
+    gwt_summary *s = &w->so_far;
+    float *last = w->average != NULL ? w->average : gwt_model_params(w->model);
+
+    s->equal = w->average == NULL;
+    s->params = gwt_model_floats(w->model);
+    s->epochs = (double)s->steps / (double)w->job->epoch_steps;
+    s->stats = gw_sync_stats(w->sync);
+    s->train_loss = loss;
+    s->test_loss = w->verdict.loss;
+    s->test_accuracy = w->verdict.accuracy;
+    s->test_accuracy_workers = w->verdict.workers_accuracy;
+    s->drift = w->verdict.drift;
+    s->model_hash = gwt_hash(last, s->params);
+    snprintf(s->sync, sizeof s->sync, "%s", gw_sync_spec(w->sync));
+    snprintf(s->transport, sizeof s->transport, "%s", gw_comm_transport(w->comm));
+}
+
+static gw_status sum_up(worker *w)
+{
+    double loss;
+
+    w->so_far.wall_s = gwt_now() - w->began;
+    GWT_TRY(gather_mean(w, &w->epoch, &loss));
+    if (gw_comm_rank(w->comm) != 0)
+        return GW_OK;
+    fill_results(w, loss);
+    w->job->shared->summary = w->so_far;
+    return gwt_rundir_summary(w->job);
+}
+
+gw_status gwt_worker(gw_comm *comm, void *job)
+{
+    worker w = {.job = job, .comm = comm};
+    gw_status st;
+
+    w.verdict = (gwt_verdict){(double)NAN, (double)NAN, (double)NAN, (double)NAN};
+    st = set_up(&w);
+    w.began = w.mark = gwt_now();
+    if (st == GW_OK)
+        st = train(&w);
+    if (st == GW_OK && !w.so_far.stopped)
+        st = finish(&w);
+    if (st == GW_OK)
+        st = sum_up(&w);
+    tear_down(&w);
+    return st;
+}

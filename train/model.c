@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * model.c - a model in memory and one step through it.
+ *
+ * One arena holds every float of it (B is the largest batch, n the parameters):
+ *
+ *     params    n            the flat vector that is trained
+ *     grad      n            its gradient, same layout
+ *     act[0]    B x input    the batch, filled by the caller
+ *     act[l]    B x out(l)   what layer l made of it
+ *     delta[2]  B x widest   derivatives by the output and the input of the layer
+ *                            that backward has reached, swapped from layer to layer
+ */
+#include "models.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LAYERS_MAX = 128, TENSOR_NAME_CAP = 48, LINE_FLOATS = 16 };
+
+struct gwt_model {
+    size_t layers, tensors, floats, max_batch, classes;
+    gwt_layer layer[LAYERS_MAX];
+    gw_tensor tensor[LAYERS_MAX * GWT_PARAMS_MAX];
+    double bound[LAYERS_MAX * GWT_PARAMS_MAX];
+    char name[LAYERS_MAX * GWT_PARAMS_MAX][TENSOR_NAME_CAP];
+    gwt_layer_spec spec[LAYERS_MAX];
+
+    float *params, *grad;
+    float *act[LAYERS_MAX + 1];
+    float *delta[2];
+    float *arena;
+};
+
+static void add_tensors(gwt_model *m, const gwt_layer *layer)
+{
+    for (size_t i = 0; i < layer->params; i++) {
+        const gwt_param *p = &layer->tensor[i];
+        size_t t = m->tensors++;
+        snprintf(m->name[t], TENSOR_NAME_CAP, "%s.%s", layer->spec->name, p->name);
+        m->tensor[t] = (gw_tensor){m->name[t], m->floats, p->rows, p->cols};
+        m->bound[t] = p->bound;
+        m->floats += p->rows * p->cols;
+    }
+}
+
+/* Fills in the sizes of all layers and tensors. */
+static gw_status plan(gwt_model *m, const gwt_model_spec *spec, gwt_shape in)
+{
+    for (size_t l = 0; l < spec->count; l++) {
+        gwt_layer *layer = &m->layer[m->layers++];
+        m->spec[l] = spec->layers[l];
+        if (m->spec[l].units == 0)
+            m->spec[l].units = m->classes;
+        layer->spec = &m->spec[l];
+        layer->in = in;
+        GWT_TRY(layer->spec->type->plan(layer));
+        add_tensors(m, layer);
+        in = layer->out;
+    }
+    return GW_OK;
+}
+
+/* Whole cache lines, so that every block begins on one. */
+static size_t lines(size_t floats)
+{
+    return (floats + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
+}
+
+static size_t widest(const gwt_model *m)
+{
+    size_t most = 0;
+
+    for (size_t l = 0; l < m->layers; l++) {
+        size_t out = gwt_shape_floats(m->layer[l].out);
+        most = out > most ? out : most;
+    }
+    return most;
+}
+
+static size_t arena_floats(const gwt_model *m)
+{
+    size_t total = 2 * lines(m->floats) + 2 * lines(m->max_batch * widest(m)) +
+                   lines(m->max_batch * gwt_shape_floats(m->layer[0].in));
+
+    for (size_t l = 0; l < m->layers; l++)
+        total += lines(m->max_batch * gwt_shape_floats(m->layer[l].out));
+    return total;
+}
+
+static float *carve(float **at, size_t floats)
+{
+    float *block = *at;
+
+    *at += lines(floats);
+    return block;
+}
+
+static void lay_out(gwt_model *m)
+{
+    float *at = m->arena, *param, *grad;
+
+    param = m->params = carve(&at, m->floats);
+    grad = m->grad = carve(&at, m->floats);
+    m->act[0] = carve(&at, m->max_batch * gwt_shape_floats(m->layer[0].in));
+    for (size_t l = 0; l < m->layers; l++) {
+        gwt_layer *layer = &m->layer[l];
+        m->act[l + 1] = carve(&at, m->max_batch * gwt_shape_floats(layer->out));
+        layer->param = param;
+        layer->grad = grad;
+        for (size_t i = 0; i < layer->params; i++) {
+            param += layer->tensor[i].rows * layer->tensor[i].cols;
+            grad += layer->tensor[i].rows * layer->tensor[i].cols;
+        }
+    }
+    m->delta[0] = carve(&at, m->max_batch * widest(m));
+    m->delta[1] = carve(&at, m->max_batch * widest(m));
+}
+
+gw_status gwt_model_new(gwt_model **out, const gwt_model_spec *spec, gwt_shape in,
+                        size_t classes, size_t max_batch)
+{
+    gwt_model *m;
+    gw_status st;
+
+    *out = NULL;
+    m = gwt_calloc(1, sizeof *m, "a model");
+    if (m == NULL)
+        return GW_ERR_NOMEM;
+    m->classes = classes;
+    m->max_batch = max_batch;
+    st = plan(m, spec, in);
+    if (st != GW_OK)
+        goto fail;
+    m->arena = gwt_calloc(arena_floats(m), sizeof(float), "a model's parameters");
+    if (m->arena == NULL) {
+        st = GW_ERR_NOMEM;
+        goto fail;
+    }
+    lay_out(m);
+    *out = m;
+    return GW_OK;
+
+fail:
+    gwt_model_free(m);
+    return st;
+}
+
+void gwt_model_free(gwt_model *model)
+{
+    if (model == NULL)
+        return;
+    gwt_free(model->arena);
+    gwt_free(model);
+}
+
+void gwt_model_init(gwt_model *model, uint64_t seed)
+{
+    for (size_t t = 0; t < model->tensors; t++) {
+        const gw_tensor *tensor = &model->tensor[t];
+        float *x = model->params + tensor->offset;
+        for (size_t i = 0; i < tensor->rows * tensor->cols; i++) {
+            /* 24 bits are exact in a float: k + 1/2 in units of 2^-23, less 1. */
+            uint64_t bits = gwt_random(seed, GWT_STREAM_INIT, t, i) >> 40;
+            double unit = ((double)bits + 0.5) * 0x1p-23 - 1.0;
+            x[i] = (float)(model->bound[t] * unit);
+        }
+    }
+}
+
+size_t gwt_model_floats(const gwt_model *model)
+{
+    return model->floats;
+}
+
+float *gwt_model_params(gwt_model *model)
+{
+    return model->params;
+}
+
+float *gwt_model_grad(gwt_model *model)
+{
+    return model->grad;
+}
+
+const gw_tensor *gwt_model_tensors(const gwt_model *model, size_t *count)
+{
+    *count = model->tensors;
+    return model->tensor;
+}
+
+float *gwt_model_input(gwt_model *model)
+{
+    return model->act[0];
+}
+
+size_t gwt_model_max_batch(const gwt_model *model)
+{
+    return model->max_batch;
+}
+
+static gw_status forward(gwt_model *m, size_t batch)
+{
+    for (size_t l = 0; l < m->layers; l++) {
+        const gwt_layer *layer = &m->layer[l];
+        GWT_TRY(layer->spec->type->forward(layer, m->act[l], m->act[l + 1], batch));
+    }
+    return GW_OK;
+}
+
+/* Begins with the derivative by the logits in delta[0]. */
+static gw_status backward(gwt_model *m, size_t batch)
+{
+    float *dout = m->delta[0], *din = m->delta[1];
+
+    for (size_t l = m->layers; l-- > 0;) {
+        const gwt_layer *layer = &m->layer[l];
+        GWT_TRY(layer->spec->type->backward(layer, m->act[l], m->act[l + 1], dout,
+                                            l == 0 ? NULL : din, batch));
+        float *swap = dout;
+        dout = din;
+        din = swap;
+    }
+    return GW_OK;
+}
+
+gw_status gwt_model_train(gwt_model *model, const uint8_t *labels, size_t batch,
+                          gwt_score *score)
+{
+    GWT_TRY(forward(model, batch));
+    *score = gwt_softmax_loss(model->act[model->layers], labels, batch, model->classes,
+                              model->delta[0]);
+    return backward(model, batch);
+}
+
+gw_status gwt_model_score(gwt_model *model, const uint8_t *labels, size_t batch,
+                          gwt_score *score)
+{
+    GWT_TRY(forward(model, batch));
+    *score = gwt_softmax_loss(model->act[model->layers], labels, batch, model->classes,
+                              NULL);
+    return GW_OK;
+}
+
+gw_status gwt_model_warm(gwt_model *model, size_t batch)
+{
+    float *logits = model->act[model->layers];
+
+    GWT_TRY(forward(model, batch));
+    memcpy(model->delta[0], logits, batch * model->classes * sizeof *logits);
+    return backward(model, batch);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * models.c - the table of models. To add one: write the list of its layers and
+ * add one line to the table. Running a model is model.c. */
+#include "models.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+
+static const gwt_layer_spec softmax[] = {
+    {.type = &gwt_layer_dense, .name = "fc"},
+};
+
+static const gwt_layer_spec fnn3[] = {
+    {.type = &gwt_layer_dense, .name = "fc1", .units = 200, .relu = 1},
+    {.type = &gwt_layer_dense, .name = "fc2", .units = 200, .relu = 1},
+    {.type = &gwt_layer_dense, .name = "fc3"},
+};
+
+static const gwt_model_spec table[] = {
+    {"softmax", "multinomial logistic regression", softmax, COUNT(softmax)},
+    {"fnn3", "three dense layers, 200-200-classes, ReLU", fnn3, COUNT(fnn3)},
+};
+
+const gwt_model_spec *gwt_model_at(size_t i)
+{
+    return i < COUNT(table) ? &table[i] : NULL;
+}
+
+gw_status gwt_model_find(const char *name, const gwt_model_spec **out)
+{
+    const char *names[COUNT(table)];
+
+    for (size_t i = 0; i < COUNT(table); i++) {
+        names[i] = table[i].name;
+        if (strcmp(names[i], name) == 0) {
+            *out = &table[i];
+            return GW_OK;
+        }
+    }
+    const char *near = gwt_nearest(name, names, COUNT(table));
+    if (near != NULL)
+        return gw_fail(GW_ERR_ARG, "no model '%s'; did you mean %s?", name, near);
+    return gw_fail(GW_ERR_ARG, "no model '%s'; 'gradwire list' shows them", name);
+}

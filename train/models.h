@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * models.h - models by name, their parameters, and one step through them. */
+#ifndef GWT_MODELS_H
+#define GWT_MODELS_H
+
+#include "layer.h"
+#include "loss.h"
+
+/* A model as it is listed: name, what it is, its layers in order. */
+typedef struct gwt_model_spec {
+    const char *name;
+    const char *summary;
+    const gwt_layer_spec *layers;
+    size_t count;
+} gwt_model_spec;
+
+/* The i-th model, NULL past the end. */
+const gwt_model_spec *gwt_model_at(size_t i);
+
+/* The model of that name. GW_ERR_ARG names the nearest, or all. */
+gw_status gwt_model_find(const char *name, const gwt_model_spec **out);
+
+typedef struct gwt_model gwt_model;
+
+/* Makes the model for samples of shape `in` and that many classes, for batches of
+ * at most max_batch. Parameters are 0 until gwt_model_init(). No later call
+ * allocates. GW_ERR_ARG, GW_ERR_NOMEM. */
+gw_status gwt_model_new(gwt_model **out, const gwt_model_spec *spec, gwt_shape in,
+                        size_t classes, size_t max_batch);
+void gwt_model_free(gwt_model *model);
+
+/* Sets the parameters from seed alone. */
+void gwt_model_init(gwt_model *model, uint64_t seed);
+
+/* How many parameters; the flat vectors of parameters and of gradients; the
+ * tensors they consist of, for gw_layout_new(), valid as long as the model. */
+size_t gwt_model_floats(const gwt_model *model);
+float *gwt_model_params(gwt_model *model);
+float *gwt_model_grad(gwt_model *model);
+const gw_tensor *gwt_model_tensors(const gwt_model *model, size_t *count);
+
+/* Where the caller puts its batch: max_batch x floats of a sample. */
+float *gwt_model_input(gwt_model *model);
+size_t gwt_model_max_batch(const gwt_model *model);
+
+/* Scores the first batch samples of the input. gwt_model_train() also sets the
+ * gradient of their mean loss. */
+gw_status gwt_model_train(gwt_model *model, const uint8_t *labels, size_t batch,
+                          gwt_score *score);
+gw_status gwt_model_score(gwt_model *model, const uint8_t *labels, size_t batch,
+                          gwt_score *score);
+
+/* Goes through one step of that batch with whatever is in the input, so that the
+ * engine has made its preparations before the first real one. */
+gw_status gwt_model_warm(gwt_model *model, size_t batch);
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rundir.c - the directory of a run: metrics.jsonl, one object per line, and
+ * summary.json. */
+#define _GNU_SOURCE
+#include "job.h"
+#include "json.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FILE_CAP = GWT_PATH_CAP + 64, WORD_CAP = 48 };
+
+static void path_of(char path[FILE_CAP], const gwt_job *job, const char *name)
+{
+    snprintf(path, FILE_CAP, "%s/%s", job->directory, name);
+}
+
+/* Letters, digits, dots and single dashes, so that a spec can be part of a file
+ * name; the first WORD_CAP of them. */
+static void sanitise(char out[WORD_CAP], const char *text)
+{
+    size_t n = 0;
+
+    for (; *text != '\0' && n + 1 < WORD_CAP; text++)
+        if (isalnum((unsigned char)*text) || *text == '.')
+            out[n++] = *text;
+        else if (n > 0 && out[n - 1] != '-')
+            out[n++] = '-';
+    while (n > 0 && out[n - 1] == '-')
+        n--;
+    out[n] = '\0';
+}
+
+static gw_status cannot_make(const char *path)
+{
+    return gw_fail(GW_ERR_SYSTEM, "cannot make the run directory %s: %s", path,
+                   strerror(errno));
+}
+
+/* Makes every directory of the path that is not there. */
+static gw_status make_path(const char *path)
+{
+    char part[GWT_PATH_CAP];
+
+    snprintf(part, sizeof part, "%s", path);
+    for (char *at = part + 1; *at != '\0'; at++)
+        if (*at == '/') {
+            *at = '\0';
+            if (mkdir(part, 0777) != 0 && errno != EEXIST)
+                return cannot_make(path);
+            *at = '/';
+        }
+    if (mkdir(part, 0777) != 0 && errno != EEXIST)
+        return cannot_make(path);
+    return GW_OK;
+}
+
+/* runs/MODEL-DATA-SYNC-N with the first N that is free. */
+static gw_status make_numbered(gwt_job *job)
+{
+    char model[WORD_CAP], data[WORD_CAP], sync[WORD_CAP];
+
+    sanitise(model, job->config.model);
+    sanitise(data, job->config.data);
+    sanitise(sync, job->config.sync);
+    GWT_TRY(make_path("runs"));
+    for (int i = 1; i < 1000000; i++) {
+        snprintf(job->directory, sizeof job->directory, "runs/%s-%s-%s-%d", model, data,
+                 sync, i);
+        if (mkdir(job->directory, 0777) == 0)
+            return GW_OK;
+        if (errno != EEXIST)
+            break;
+    }
+    return cannot_make(job->directory);
+}
+
+gw_status gwt_rundir_make(gwt_job *job)
+{
+    const char *out = job->config.out;
+    char path[FILE_CAP];
+
+    if (out == NULL)
+        return make_numbered(job);
+    if (out[0] == '\0' || strlen(out) >= GWT_PATH_CAP)
+        return gw_fail(GW_ERR_ARG, "--out: '%s' is not the name of a directory", out);
+    snprintf(job->directory, sizeof job->directory, "%s", out);
+    GWT_TRY(make_path(out));
+    path_of(path, job, "summary.json");
+    if (access(path, F_OK) == 0) {
+        if (!job->config.force)
+            return gw_fail(
+                GW_ERR_ARG,
+                "%s holds a finished run; name another --out, or add --force "
+                "to write over it",
+                out);
+        if (unlink(path) != 0)
+            return gw_fail(GW_ERR_SYSTEM, "cannot remove %s: %s", path,
+                           strerror(errno));
+    }
+    if (access(out, W_OK | X_OK) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "cannot write to the run directory %s: %s", out,
+                       strerror(errno));
+    return GW_OK;
+}
+
+gw_status gwt_rundir_metrics(const gwt_job *job, FILE **out)
+{
+    char path[FILE_CAP];
+
+    path_of(path, job, "metrics.jsonl");
+    *out = fopen(path, "w");
+    if (*out == NULL)
+        return gw_fail(GW_ERR_SYSTEM, "cannot write %s: %s", path, strerror(errno));
+    return GW_OK;
+}
+
+static void print_settings(gwt_json *j, const gwt_job *job)
+{
+    const gwt_config *c = &job->config;
+    const gwt_summary *s = &job->shared->summary;
+
+    gwt_json_text(j, "model", c->model);
+    gwt_json_text(j, "data", c->data);
+    gwt_json_text(j, "sync", s->sync);
+    gwt_json_count(j, "workers", (uint64_t)c->workers);
+    gwt_json_count(j, "params", s->params);
+    gwt_json_count(j, "steps", s->steps);
+    gwt_json_real(j, "epochs", s->epochs);
+    gwt_json_count(j, "seed", c->seed);
+    gwt_json_count(j, "batch", c->batch);
+    gwt_json_real(j, "lr", c->lr);
+    gwt_json_real(j, "momentum",
+                  strcmp(c->optimizer, "sgd") == 0 ? c->momentum : (double)NAN);
+    gwt_json_text(j, "optimizer", c->optimizer);
+    gwt_json_text(j, "link", c->link);
+    gwt_json_text(j, "transport", s->transport);
+    gwt_json_text(j, "isa", gw_isa());
+}
+
+static void print_costs(gwt_json *j, const gwt_summary *s)
+{
+    gwt_json_real(j, "wall_s", s->wall_s);
+    gwt_json_real(j, "compute_s", s->compute_s);
+    gwt_json_real(j, "sync_s", s->sync_s);
+    gwt_json_real(j, "encode_s", s->stats.encode_seconds);
+    gwt_json_real(j, "wait_s", s->stats.wait_seconds);
+    gwt_json_real(j, "decode_s", s->stats.decode_seconds);
+    gwt_json_real(j, "eval_s", s->eval_s);
+    gwt_json_count(j, "bytes_sent", s->stats.bytes_sent);
+    gwt_json_count(j, "bytes_received", s->stats.bytes_received);
+    gwt_json_count(j, "messages_sent", s->stats.messages_sent);
+}
+
+static void print_results(gwt_json *j, const gwt_summary *s)
+{
+    char hash[17];
+
+    snprintf(hash, sizeof hash, "%016" PRIx64, s->model_hash);
+    gwt_json_real(j, "train_loss", s->train_loss);
+    gwt_json_real(j, "test_loss", s->test_loss);
+    gwt_json_real(j, "test_accuracy", s->test_accuracy);
+    gwt_json_real(j, "test_accuracy_workers", s->test_accuracy_workers);
+    gwt_json_null(j, "perplexity"); /* of language models */
+    gwt_json_real(j, "drift", s->drift);
+    gwt_json_count(j, "skipped", s->skipped);
+    gwt_json_bool(j, "stopped", s->stopped);
+    gwt_json_text(j, "model_hash", hash);
+    gwt_json_text(j, "version", gw_version());
+}
+
+void gwt_job_print(const gwt_job *job, FILE *stream)
+{
+    gwt_json j = {.to = stream, .indent = 2};
+
+    gwt_json_open(&j, NULL, '{');
+    print_settings(&j, job);
+    print_costs(&j, &job->shared->summary);
+    print_results(&j, &job->shared->summary);
+    gwt_json_close(&j, '}');
+    putc('\n', stream);
+}
+
+gw_status gwt_rundir_summary(const gwt_job *job)
+{
+    char path[FILE_CAP], partial[FILE_CAP];
+    FILE *file;
+
+    path_of(path, job, "summary.json");
+    path_of(partial, job, "summary.json.partial");
+    file = fopen(partial, "w");
+    if (file == NULL)
+        return gw_fail(GW_ERR_SYSTEM, "cannot write %s: %s", partial, strerror(errno));
+    gwt_job_print(job, file);
+    int bad = ferror(file);
+    if (fclose(file) != 0 || bad || rename(partial, path) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "cannot write %s: %s", path, strerror(errno));
+    return GW_OK;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stop.h - how workers that may not be talking to each other all stop after the
+ * same step.
+ *
+ * One word is shared by all: its top bit says that a stop was asked for, the rest
+ * is the highest step any worker has entered. After the request no worker raises
+ * the highest step, and every worker goes on until it has done that one. */
+#ifndef GWT_STOP_H
+#define GWT_STOP_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+typedef struct gwt_stop {
+    _Atomic uint64_t word; /* 0 at first; lock-free, so also between processes */
+} gwt_stop;
+
+/* Asks for the stop. Safe in signal handlers. */
+void gwt_stop_request(gwt_stop *stop);
+
+/* Whether this worker may enter step t = 1, 2, ...; if not, it is to end, and so
+ * will all others before the same step. */
+int gwt_stop_enter(gwt_stop *stop, uint64_t t);
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * synthetic.c - a made-up data set for tests and demonstrations: each class is a
+ * cloud around a centre of its own. It is used when asked for by name, and never
+ * in the place of data that cannot be found.
+ *
+ * All arithmetic is on whole numbers, so the bytes are the same everywhere. The
+ * number of ones among 64 random bits serves as the bell curve. */
+#include "data.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct settings {
+    uint64_t train, test, dim, classes, seed;
+} settings;
+
+typedef struct option {
+    const char *name;
+    size_t offset;
+    uint64_t min, max;
+} option;
+
+static const option options[] = {
+    {"train", offsetof(settings, train), 1, 10000000},
+    {"test", offsetof(settings, test), 1, 10000000},
+    {"dim", offsetof(settings, dim), 1, 1000000},
+    {"classes", offsetof(settings, classes), 2, 256},
+    {"seed", offsetof(settings, seed), 0, UINT64_MAX},
+};
+
+/* One "name=value". */
+static gw_status parse_word(settings *s, char *word)
+{
+    char *value = strchr(word, '=');
+
+    if (value != NULL)
+        *value++ = '\0';
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        const option *o = &options[i];
+        if (strcmp(o->name, word) != 0)
+            continue;
+        if (value == NULL)
+            return gw_fail(GW_ERR_ARG, "data set synthetic: %s needs a value", word);
+        return gwt_parse_count(word, value, o->min, o->max,
+                               (uint64_t *)(void *)((char *)s + o->offset));
+    }
+    return gw_fail(
+        GW_ERR_ARG,
+        "data set synthetic: no '%s'; there are train, test, dim, classes and "
+        "seed",
+        word);
+}
+
+static gw_status parse(settings *s, const char *rest)
+{
+    char copy[256], *save = NULL;
+
+    if (strlen(rest) >= sizeof copy)
+        return gw_fail(GW_ERR_ARG, "data set synthetic: too many words");
+    snprintf(copy, sizeof copy, "%s", rest);
+    for (char *w = strtok_r(copy, ",", &save); w != NULL;
+         w = strtok_r(NULL, ",", &save))
+        GWT_TRY(parse_word(s, w));
+    return GW_OK;
+}
+
+static unsigned ones(uint64_t x)
+{
+    unsigned n = 0;
+
+    for (; x != 0; x &= x - 1)
+        n++;
+    return n;
+}
+
+/* Centres lie in 64..191, and the noise has a standard deviation of 48. */
+static uint8_t pixel(const settings *s, uint64_t label, uint64_t sample, uint64_t j)
+{
+    int centre = 64 + (int)(gwt_random(s->seed, GWT_STREAM_SYNTHETIC, label, j) >> 57);
+    uint64_t bits = gwt_random(s->seed, GWT_STREAM_SYNTHETIC, s->classes + sample, j);
+    int x = centre + 12 * ((int)ones(bits) - 32);
+
+    return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x);
+}
+
+/* Makes samples first, first + 1, ... of the endless list of them. */
+static gw_status make_split(gwt_split *split, const settings *s, uint64_t first,
+                            size_t count)
+{
+    size_t dim = (size_t)s->dim;
+
+    split->count = count;
+    split->pixels = gwt_calloc(count, dim, "synthetic samples");
+    split->labels = gwt_calloc(count, 1, "synthetic labels");
+    if (split->pixels == NULL || split->labels == NULL)
+        return GW_ERR_NOMEM;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t label = (first + i) % s->classes;
+        split->labels[i] = (uint8_t)label;
+        for (size_t j = 0; j < dim; j++)
+            split->pixels[i * dim + j] = pixel(s, label, first + i, j);
+    }
+    return GW_OK;
+}
+
+gw_status gwt_synthetic_load(gwt_data *out, const char *rest, const char *data_dir)
+{
+    settings s = {.train = 4000, .test = 1000, .dim = 784, .classes = 10, .seed = 1};
+
+    (void)data_dir;
+    if (rest != NULL)
+        GWT_TRY(parse(&s, rest));
+    out->shape = (gwt_shape){1, 1, (size_t)s.dim};
+    out->classes = (size_t)s.classes;
+    GWT_TRY(make_split(&out->train, &s, 0, (size_t)s.train));
+    return make_split(&out->test, &s, s.train, (size_t)s.test);
+}

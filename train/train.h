@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train.h - one training run, from its settings to its summary. The command is
+ * built on this header.
+ *
+ *     gwt_job_new()       checks every setting, loads the data, makes the directory
+ *     gwt_job_run()       starts the workers and waits for them
+ *     gwt_job_summary()   what came out
+ */
+#ifndef GWT_TRAIN_H
+#define GWT_TRAIN_H
+
+#include "gradwire.h"
+
+#include <stdio.h>
+
+enum { GWT_SPEC_CAP = 256, GWT_NAME_CAP = 64 };
+
+/* Settings, by their names on the command line. Texts are borrowed until
+ * gwt_job_free(). 0 or NULL is no default except where it says so. */
+typedef struct gwt_config {
+    const char *model, *data;
+    const char *data_dir; /* NULL: see data.c */
+    const char *sync;
+    const char *link;      /* NULL: the machine as it is */
+    const char *optimizer; /* sgd, adagrad, adam */
+    const char *schedule, *warmup;
+    const char *out; /* run directory; NULL: a new one under runs/ */
+    int force;       /* write into out even if a finished run is there */
+    int workers, spawn /* gw_spawn */, threads;
+    double timeout;
+    uint64_t epochs;
+    uint64_t steps; /* in place of epochs, if not 0 */
+    uint64_t batch; /* per worker */
+    uint64_t seed;
+    uint64_t log_every;  /* steps; 0: about fifty times in the run */
+    uint64_t eval_every; /* epochs; 0: at the end only */
+    double lr, momentum, weight_decay;
+    int nonfinite; /* gw_nonfinite */
+} gwt_config;
+
+/* What a run was and what came out, as in summary.json; docs/runs.md explains each.
+ * Counts and seconds are those of rank 0. NaN stands for "does not apply". */
+typedef struct gwt_summary {
+    char sync[GWT_SPEC_CAP], transport[GWT_NAME_CAP];
+    int equal;              /* whether the workers' models stay the same */
+    uint64_t params, steps; /* steps: done, the skipped ones included */
+    uint64_t skipped;
+    double epochs; /* steps by steps of an epoch */
+    double wall_s, compute_s, sync_s, eval_s;
+    gw_stats stats;
+    double train_loss; /* mean over the last epoch, or what there was of it */
+    double test_loss, test_accuracy, test_accuracy_workers, drift;
+    uint64_t model_hash;
+    int stopped; /* by gwt_job_stop() */
+} gwt_summary;
+
+typedef enum gwt_event {
+    GWT_EVENT_STEP, /* after every step; loss is rank 0's own */
+    GWT_EVENT_LOG,  /* a line was added to metrics.jsonl; loss is over all workers */
+    GWT_EVENT_EVAL, /* the test set was evaluated */
+} gwt_event;
+
+/* How a run stands, after `step` of `steps`. */
+typedef struct gwt_progress {
+    uint64_t step, steps;
+    double epoch; /* epochs done, with fraction */
+    double loss, lr;
+    double seconds; /* since the first step began */
+    double samples; /* per second, over all workers, since the last event LOG */
+    double test_loss, test_accuracy; /* the last known, NaN before that */
+    uint64_t bytes_sent;             /* by rank 0 for synchronisation, so far */
+} gwt_progress;
+
+/* Told on rank 0, in that worker's process or thread, how the run stands. */
+typedef struct gwt_observer {
+    void (*tell)(void *arg, gwt_event event, const gwt_progress *progress);
+    void *arg;
+} gwt_observer;
+
+typedef struct gwt_job gwt_job;
+
+/* Prepares a run. Nothing is started, but the data is in memory and the run
+ * directory is there and can be written. On success the caller releases *out with
+ * gwt_job_free(). GW_ERR_ARG and GW_ERR_SPEC mean that a setting is wrong. */
+gw_status gwt_job_new(gwt_job **out, const gwt_config *config);
+void gwt_job_free(gwt_job *job);
+
+/* Runs it, once. observer may be NULL. GW_OK if it came to its end, also when
+ * that was a stop; otherwise what gw_local_run() says. */
+gw_status gwt_job_run(gwt_job *job, const gwt_observer *observer);
+
+/* Asks a run to stop: all workers end after the same step, at most one or two from
+ * now, evaluate, and write the summary. For signal handlers; any thread, any of
+ * the job's processes. */
+void gwt_job_stop(gwt_job *job);
+
+/* The result, once gwt_job_run() has succeeded; valid as long as the job. */
+const gwt_summary *gwt_job_summary(const gwt_job *job);
+const char *gwt_job_directory(const gwt_job *job);
+
+/* Writes the summary as JSON, as in summary.json, to a stream. */
+void gwt_job_print(const gwt_job *job, FILE *stream);
+
+/* What dense synchronisation sends per step and worker: bytes of payload of a
+ * ring all-reduce. 0 for one worker. */
+double gwt_dense_bytes(uint64_t params, int workers);
+
+#endif
