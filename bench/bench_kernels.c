@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bench_kernels.c - the loops over n floats against what memory allows: one pass
+ * that reads, one that reads and writes, or r += g.
+ *
+ * Selection is measured as it happens in training: the residual is carried from
+ * step to step, every step brings another gradient, and the guess at the threshold
+ * is the one that the last step left. */
+#include "bench.h"
+#include "lab.h"
+
+#include "kernels/bf16.h"
+#include "kernels/cpu.h"
+#include "kernels/levels.h"
+#include "kernels/means.h"
+#include "kernels/vector.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+
+enum {
+    SMALL_FLOATS = 1000000,  /* n of a second row where size matters */
+    LARGE_FLOATS = 10000000, /* targets are for vectors beyond every cache */
+    WARM_STEPS = 100,        /* of selection before it is timed */
+    WARM_QUICK = 3
+};
+
+/* The kernels of one instruction set. */
+typedef struct tools {
+    const char *isa;
+    gwi_select_kernels select;
+    gwi_level_kernels levels;
+    gwi_mean_kernels means;
+    gwi_bf16_kernels bf16;
+} tools;
+
+static tools tools_for(unsigned flags)
+{
+    tools t = {.isa = gwi_cpu_name(flags)};
+
+    gwi_select_for(flags, &t.select);
+    gwi_levels_kernels_for(flags, &t.levels);
+    gwi_means_kernels_for(flags, &t.means);
+    gwi_bf16_kernels_for(flags, &t.bf16);
+    return t;
+}
+
+typedef struct kernel kernel;
+
+/* One side of a race. */
+typedef struct arm {
+    gwb_lab *lab;
+    const kernel *kernel;
+    const tools *tools;
+    unsigned step;
+} arm;
+
+/* Which vectors a kernel is measured on. */
+enum { ON_N = 1, ON_SMALL = 2, ON_FNN3 = 4, ON_TILED = 8 };
+
+typedef enum pass { READ, READ_WRITE, ADD } pass;
+
+struct kernel {
+    const char *name;
+    double density; /* of a selection, or NaN */
+    unsigned bits;
+    unsigned on;
+    pass limit;
+    double bytes; /* per float, that the kernel must move */
+    double target, small_target;
+    void (*prepare)(arm *a); /* once; may be NULL */
+    void (*run)(arm *a);
+};
+
+/* What is read must be used, or the compiler drops the reading. */
+static volatile double sink;
+
+static const float *gradient(const arm *a)
+{
+    return gwb_lab_gradient(a->lab, a->step);
+}
+
+/* ---- limits -------------------------------------------------------------------- */
+
+static void run_limit(void *arg)
+{
+    arm *a = arg;
+    gwb_lab *lab = a->lab;
+
+    switch (a->kernel->limit) {
+    case READ:
+        sink = (double)gwi_absmax(gradient(a), lab->n);
+        break;
+    case READ_WRITE:
+        gwi_scale(lab->limit_r, -1.0f, lab->n);
+        break;
+    case ADD:
+        gwi_add(lab->limit_r, gradient(a), lab->n);
+        break;
+    }
+    a->step++;
+}
+
+static const char *limit_name(pass limit)
+{
+    return limit == READ  ? "one read pass"
+           : limit == ADD ? "r += g"
+                          : "read+write pass";
+}
+
+/* ---- kernels ------------------------------------------------------------------- */
+
+static void topk(arm *a)
+{
+    gwb_lab_topk(a->lab, a->kernel->density, a->step);
+}
+
+static void threshold(arm *a)
+{
+    gwb_lab *lab = a->lab;
+    const float *g = gradient(a);
+    float t = gwi_sampled_threshold(lab->r, g, lab->n, 1.0 - a->kernel->density,
+                                    lab->scratch);
+
+    gwi_select_above(lab->r, g, lab->n, t, &lab->list);
+}
+
+static void two_means(arm *a)
+{
+    gwi_two_sums sums = gwi_two_sums_of(&a->tools->means, gradient(a), a->lab->n);
+
+    sink = sums.plus + sums.minus;
+}
+
+static void two_shift(arm *a)
+{
+    gwi_two_shift(&a->tools->means, a->lab->r, a->lab->n, 1e-3f, -1e-3f);
+}
+
+static gwi_levels_format levels_of(const arm *a)
+{
+    return (gwi_levels_format){a->kernel->bits, GWI_LEVELS_BUCKET, GWI_NORM_L2};
+}
+
+static void levels_encode(arm *a)
+{
+    gwi_levels_format f = levels_of(a);
+
+    gwi_levels_encode(&a->tools->levels, &f, gradient(a), a->lab->n, a->step, 0,
+                      a->lab->packed, a->lab->norms);
+}
+
+static void levels_decode_add(arm *a)
+{
+    gwi_levels_format f = levels_of(a);
+
+    gwi_levels_decode_add(&a->tools->levels, &f, a->lab->packed, a->lab->norms,
+                          a->lab->r, a->lab->n);
+}
+
+static void sign_encode(arm *a)
+{
+    sink = (double)gwi_sign_encode(&a->tools->means, gradient(a), a->lab->n,
+                                   a->lab->packed);
+}
+
+static void sign_decode_add(arm *a)
+{
+    gwi_sign_decode_add(&a->tools->means, a->lab->packed, 1e-3f, a->lab->r, a->lab->n);
+}
+
+static void bf16_encode(arm *a)
+{
+    gwi_bf16_encode(&a->tools->bf16, gradient(a), a->lab->n, a->lab->packed);
+}
+
+static void bf16_decode_add(arm *a)
+{
+    gwi_bf16_decode_add(&a->tools->bf16, a->lab->packed, a->lab->r, a->lab->n);
+}
+
+#define NONE      ((double)NAN)
+#define SELECT_ON (ON_N | ON_FNN3 | ON_TILED)
+
+/* Encoders that a decoder needs come before it. */
+static const kernel kernels[] = {
+    {"add + top-k", 0.001, 0, SELECT_ON | ON_SMALL, ADD, 12, 1.3, 1.8, NULL, topk},
+    {"add + top-k", 0.01, 0, SELECT_ON, ADD, 12, 1.6, NONE, NULL, topk},
+    {"add + sampled threshold", 0.01, 0, SELECT_ON, ADD, 12, 1.4, NONE, NULL,
+     threshold},
+    {"two means: reduction", NONE, 0, ON_N, READ, 4, 1.2, NONE, NULL, two_means},
+    {"two means: application", NONE, 0, ON_N, READ_WRITE, 8, 1.2, NONE, NULL,
+     two_shift},
+    {"levels: encode", NONE, 8, ON_N, READ, 5, 3, NONE, NULL, levels_encode},
+    {"levels: decode and add", NONE, 8, ON_N, ADD, 9, 2, NONE, levels_encode,
+     levels_decode_add},
+    {"levels: encode", NONE, 4, ON_N, READ, 4.5, 3, NONE, NULL, levels_encode},
+    {"levels: decode and add", NONE, 4, ON_N, ADD, 8.5, 2, NONE, levels_encode,
+     levels_decode_add},
+    {"levels: encode", NONE, 2, ON_N, READ, 4.25, 3, NONE, NULL, levels_encode},
+    {"levels: decode and add", NONE, 2, ON_N, ADD, 8.25, 2, NONE, levels_encode,
+     levels_decode_add},
+    {"sign and mean: encode", NONE, 1, ON_N, READ, 4.125, 1.5, NONE, NULL, sign_encode},
+    {"sign and mean: decode and add", NONE, 1, ON_N, ADD, 8.125, 2, NONE, sign_encode,
+     sign_decode_add},
+    {"bf16: encode", NONE, 16, ON_N, READ, 6, 1.5, NONE, NULL, bf16_encode},
+    {"bf16: decode and add", NONE, 16, ON_N, ADD, 10, 2, NONE, bf16_encode,
+     bf16_decode_add},
+};
+
+/* ---- rows ---------------------------------------------------------------------- */
+
+static void run_kernel(void *arg)
+{
+    arm *a = arg;
+
+    a->kernel->run(a);
+    a->step++;
+}
+
+/* The selection has no table of kernels as an argument, so the one that it is to
+ * use is set before. */
+static void choose_tools(void *arg)
+{
+    const arm *a = arg;
+
+    gwi_select_use(&a->tools->select);
+}
+
+static void prepare(arm *a, int quick)
+{
+    if (!isnan(a->kernel->density))
+        a->step =
+            gwb_lab_warm(a->lab, a->kernel->density, quick ? WARM_QUICK : WARM_STEPS);
+    if (a->kernel->prepare != NULL)
+        a->kernel->prepare(a);
+}
+
+static double target_of(const kernel *k, size_t n, int threads)
+{
+    if (threads != 1)
+        return NONE;
+    if (n == SMALL_FLOATS)
+        return k->small_target;
+    return n >= LARGE_FLOATS ? k->target : NONE;
+}
+
+static gwb_row row_of(const kernel *k, const gwb_lab *lab, const char *between)
+{
+    int select = !isnan(k->density);
+    gwb_row row = gwb_row_new("kernels", lab->n, "%s%s%s%s", k->name,
+                              select ? ", " : "", select ? lab->label : "", between);
+
+    row.density = k->density;
+    row.bits = k->bits;
+    return row;
+}
+
+static void measure(gwb_sheet *sheet, const kernel *k, gwb_lab *lab)
+{
+    tools own = tools_for(gwi_cpu_flags());
+    arm a = {.lab = lab, .kernel = k, .tools = &own}, b = a;
+    gwb_contender one = {choose_tools, run_kernel, &a, 0},
+                  limit = {NULL, run_limit, &b, 0};
+    gwb_row row = row_of(k, lab, "");
+
+    if (!gwb_wanted(sheet, row.name))
+        return;
+    prepare(&a, sheet->set->quick);
+    /* Not the same gradient right after the kernel, out of its cache. */
+    b.step = a.step + lab->steps / 2;
+    gwb_race_result result = gwb_race(sheet->set, &one, &limit);
+    gwb_row_race(&row, &result, k->bytes * (double)lab->n);
+    row.limit = limit_name(k->limit);
+    row.target = target_of(k, lab->n, sheet->set->threads);
+    gwb_sheet_add(sheet, &row);
+}
+
+/* The same kernel without and with AVX-512, on a CPU that has it. */
+static void measure_isa(gwb_sheet *sheet, const kernel *k, gwb_lab *lab)
+{
+    const unsigned all = gwi_cpu_flags();
+    tools less = tools_for(all & ~(unsigned)GWI_CPU_AVX512), more = tools_for(all);
+    arm a = {.lab = lab, .kernel = k, .tools = &less}, b = a;
+    gwb_contender one = {choose_tools, run_kernel, &a, 0}, limit = one;
+    gwb_row row = row_of(k, lab, ", by isa");
+
+    if ((all & GWI_CPU_AVX512) == 0 || !gwb_wanted(sheet, row.name))
+        return;
+    prepare(&a, sheet->set->quick);
+    b.tools = &more;
+    b.step = a.step + lab->steps / 2;
+    limit.arg = &b;
+    gwb_race_result result = gwb_race(sheet->set, &one, &limit);
+    gwb_row_race(&row, &result, k->bytes * (double)lab->n);
+    row.limit = more.isa;
+    row.isa = less.isa;
+    row.target = lab->n >= LARGE_FLOATS && sheet->set->threads == 1 ? 2.0 : NONE;
+    gwb_sheet_add(sheet, &row);
+}
+
+/* Whether the filter leaves anything to do on vectors of that kind. Without a
+ * network its label is not known; the words in front of it decide. */
+static int any_wanted(const gwb_sheet *sheet, unsigned on, const char *label)
+{
+    char name[GWB_TEXT_CAP];
+
+    for (size_t i = 0; i < COUNT(kernels); i++) {
+        const kernel *k = &kernels[i];
+        snprintf(name, sizeof name, "%s%s%s, by isa", k->name,
+                 isnan(k->density) ? "" : ", ", isnan(k->density) ? "" : label);
+        if ((k->on & on) != 0 && gwb_wanted(sheet, name))
+            return 1;
+    }
+    return 0;
+}
+
+static gw_status run_on(gwb_sheet *sheet, unsigned on, gwb_origin origin, size_t n,
+                        const char *label)
+{
+    gwb_lab *lab;
+
+    if (!any_wanted(sheet, on, label))
+        return GW_OK;
+    GWI_TRY(gwb_lab_new(&lab, origin, n));
+    for (size_t i = 0; i < COUNT(kernels); i++)
+        if (kernels[i].on & on)
+            measure(sheet, &kernels[i], lab);
+    for (size_t i = 0; i < COUNT(kernels); i++)
+        if (on == ON_N && (kernels[i].on & on))
+            measure_isa(sheet, &kernels[i], lab);
+    gwi_select_use(NULL);
+    gwb_lab_free(lab);
+    return GW_OK;
+}
+
+static gw_status run(gwb_sheet *sheet)
+{
+    size_t n = (size_t)sheet->set->n;
+
+    GWI_TRY(run_on(sheet, ON_N, GWB_MADE_UP, n, "made-up gradients"));
+    GWI_TRY(run_on(sheet, ON_TILED, GWB_FNN3_TILED, n,
+                   "fnn3 gradients, tiled, made-up data"));
+    GWI_TRY(run_on(sheet, ON_FNN3, GWB_FNN3, 0, "fnn3 gradients, made-up data"));
+    if (n > SMALL_FLOATS)
+        GWI_TRY(
+            run_on(sheet, ON_SMALL, GWB_MADE_UP, SMALL_FLOATS, "made-up gradients"));
+    return GW_OK;
+}
+
+const gwb_group gwb_group_kernels = {
+    .name = "kernels",
+    .summary = "loops over n floats, by what memory allows",
+    .by_default = 1,
+    .run = run,
+};

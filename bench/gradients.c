@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gradients.c - made-up gradients, and those of FNN-3. */
+#include "gradients.h"
+
+#include "compute.h"
+#include "data.h"
+#include "kernels/random.h"
+#include "optimizer.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- made up ------------------------------------------------------------------- */
+
+enum { BLOCK = 4096 };
+
+/* A bell curve from 64 random bits: the sum of four uniform numbers, which is
+ * within 3.5 standard deviations. */
+static float bell(uint64_t bits)
+{
+    float sum = 0.0f;
+
+    for (int i = 0; i < 4; i++)
+        sum += (float)(int)((bits >> (16 * i)) & 0xffff);
+    return (sum - 131070.0f) / 37837.0f;
+}
+
+/* The product of a bell curve and an exponential: most entries are small, a few are
+ * ten times the standard deviation. */
+static float heavy(uint64_t key, uint64_t i)
+{
+    uint64_t bits = gwi_random64(key, i);
+    float uniform = (float)(int)(1 + (gwi_mix64(bits) >> 40)) * 0x1p-24f;
+
+    return -logf(uniform) * bell(bits);
+}
+
+void gwb_heavy_gradient(float *g, size_t n)
+{
+    uint64_t key = gwi_random_key(1, 0, 0), scales = gwi_random_key(2, 0, 0);
+
+    for (size_t begin = 0; begin < n; begin += BLOCK) {
+        /* From 1/8 to 8 of the middle, evenly in the logarithm. */
+        float spread =
+            (float)(int)(gwi_random64(scales, begin % GWB_HEAVY_PERIOD) >> 40) *
+            0x1p-24f;
+        float scale = exp2f(6.0f * spread - 3.0f);
+        size_t end = n - begin < BLOCK ? n : begin + BLOCK;
+        for (size_t i = begin; i < end; i++)
+            g[i] = scale * heavy(key, i);
+    }
+}
+
+/* ---- of a network -------------------------------------------------------------- */
+
+struct gwb_net {
+    gwt_data data;
+    const char *source;
+    gwt_model *model;
+    const gwt_optimizer *sgd;
+    uint8_t *labels;
+    size_t batch, next; /* the first sample of the next batch */
+};
+
+enum { WARM_STEPS = 100 };
+
+static const double rate = 0.05;
+
+static gw_status load(gwb_net *net)
+{
+    net->source = "fashion-mnist";
+    if (gwt_data_load(&net->data, net->source, NULL) == GW_OK)
+        return GW_OK;
+    net->source = "synthetic";
+    return gwt_data_load(&net->data, "synthetic:dim=784,classes=10", NULL);
+}
+
+static gw_status set_up(gwb_net *net)
+{
+    const gwt_model_spec *spec;
+
+    gwt_compute_threads(1);
+    GWI_TRY(load(net));
+    GWI_TRY(gwt_model_find("fnn3", &spec));
+    GWI_TRY(gwt_optimizer_find("sgd", &net->sgd));
+    GWI_TRY(gwt_model_new(&net->model, spec, net->data.shape, net->data.classes,
+                          net->batch));
+    gwt_model_init(net->model, 1);
+    net->labels = gwt_calloc(net->batch, 1, "a batch");
+    if (net->labels == NULL)
+        return GW_ERR_NOMEM;
+    GWI_TRY(gwt_model_warm(net->model, net->batch));
+    for (int i = 0; i < WARM_STEPS; i++) {
+        gwb_net_batch(net);
+        GWI_TRY(gwb_net_step(net, NULL));
+    }
+    return GW_OK;
+}
+
+gw_status gwb_net_new(gwb_net **out, size_t batch)
+{
+    gwb_net *net = gwt_calloc(1, sizeof *net, "a network");
+    gw_status st;
+
+    *out = NULL;
+    if (net == NULL)
+        return GW_ERR_NOMEM;
+    net->batch = batch;
+    st = set_up(net);
+    if (st != GW_OK) {
+        gwb_net_free(net);
+        return st;
+    }
+    *out = net;
+    return GW_OK;
+}
+
+void gwb_net_free(gwb_net *net)
+{
+    if (net == NULL)
+        return;
+    gwt_model_free(net->model);
+    gwt_data_free(&net->data);
+    gwt_free(net->labels);
+    gwt_free(net);
+}
+
+const char *gwb_net_data(const gwb_net *net)
+{
+    return net->source;
+}
+
+gwt_model *gwb_net_model(gwb_net *net)
+{
+    return net->model;
+}
+
+void gwb_net_batch(gwb_net *net)
+{
+    if (net->next + net->batch > net->data.train.count)
+        net->next = 0;
+    gwt_data_batch(&net->data, &net->data.train, NULL, net->next, net->batch,
+                   gwt_model_input(net->model), net->labels);
+    net->next += net->batch;
+}
+
+gw_status gwb_net_step(gwb_net *net, gw_sync *sync)
+{
+    const gwt_hyper plain = {0};
+    float *params = gwt_model_params(net->model), *grad = gwt_model_grad(net->model);
+    gwt_score score;
+
+    GWI_TRY(gwt_model_train(net->model, net->labels, net->batch, &score));
+    if (sync != NULL)
+        GWI_TRY(gw_sync_gradient(sync, grad));
+    net->sgd->step(params, grad, NULL, gwt_model_floats(net->model), rate, 0, &plain);
+    return sync != NULL ? gw_sync_model(sync, params) : GW_OK;
+}
+
+gw_status gwb_net_fill(gwb_net *net, float *g, size_t n, size_t stride)
+{
+    size_t floats = gwt_model_floats(net->model);
+
+    for (size_t at = 0; at < n; at += stride) {
+        size_t count = n - at < floats ? n - at : floats;
+        gwb_net_batch(net);
+        GWI_TRY(gwb_net_step(net, NULL));
+        memcpy(g + at, gwt_model_grad(net->model), count * sizeof *g);
+    }
+    return GW_OK;
+}
