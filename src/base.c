@@ -14,6 +14,12 @@ enum { MESSAGE_CAP = 512, ALIGNMENT = 64 };
 static _Thread_local char message[MESSAGE_CAP] = "no error";
 static _Thread_local size_t fail_at = (size_t)-1;
 static _Thread_local size_t allocations;
+static _Thread_local size_t held;
+
+/* In front of every piece of memory; as long as the alignment, which it keeps. */
+typedef struct prefix {
+    _Alignas(ALIGNMENT) size_t total; /* bytes, with this one */
+} prefix;
 
 const char *gw_status_name(gw_status status)
 {
@@ -68,27 +74,34 @@ const char *gw_version(void)
 
 void *gwi_calloc(size_t count, size_t bytes)
 {
-    void *memory;
+    prefix *p;
 
     if (fail_at != (size_t)-1) {
         if (fail_at == 0)
             return NULL;
         fail_at--;
     }
-    if (bytes != 0 && count > (SIZE_MAX - ALIGNMENT) / bytes)
+    if (bytes != 0 && count > (SIZE_MAX - 2 * ALIGNMENT) / bytes)
         return NULL;
-    /* aligned_alloc() wants a multiple of the alignment, and at least one. */
-    size_t total = (count * bytes + ALIGNMENT) & ~(size_t)(ALIGNMENT - 1);
-    memory = aligned_alloc(ALIGNMENT, total);
-    if (memory == NULL)
+    /* aligned_alloc() wants a multiple of the alignment; nothing still gets some. */
+    size_t total = (count * bytes + 2 * ALIGNMENT) & ~(size_t)(ALIGNMENT - 1);
+    p = aligned_alloc(ALIGNMENT, total);
+    if (p == NULL)
         return NULL;
+    memset(p, 0, total);
+    p->total = total;
+    held += total;
     allocations++;
-    return memset(memory, 0, total);
+    return p + 1;
 }
 
 void gwi_free(void *memory)
 {
-    free(memory);
+    if (memory == NULL)
+        return;
+    prefix *p = (prefix *)memory - 1;
+    held -= p->total;
+    free(p);
 }
 
 void gwi_alloc_fail_at(size_t k)
@@ -99,6 +112,11 @@ void gwi_alloc_fail_at(size_t k)
 size_t gwi_alloc_count(void)
 {
     return allocations;
+}
+
+size_t gwi_alloc_bytes(void)
+{
+    return held;
 }
 
 double gwi_now(void)

@@ -21,11 +21,15 @@ void *gwi_calloc(size_t count, size_t bytes);
 void gwi_free(void *memory);
 
 /* For tests: the k-th gwi_calloc() from now (0 is the next) and all after it
- * fail; (size_t)-1 switches it off. Per thread, like the count below. */
+ * fail; (size_t)-1 switches it off. Per thread, like the counts below. */
 void gwi_alloc_fail_at(size_t k);
 
 /* For tests: how many allocations this thread has made. */
 size_t gwi_alloc_count(void);
+
+/* For tests: how many bytes this thread holds: what it allocated less what it freed,
+ * so memory that changes threads counts on both. */
+size_t gwi_alloc_bytes(void);
 
 /* Seconds of a clock that only moves forward, the same for all processes. */
 double gwi_now(void);
