@@ -2,7 +2,7 @@
  *
  * test_kernels_bf16.c - bf16: C against an obvious rounding, every instruction set
  * against C, any number of threads against one. */
-#if __has_include(<simde/x86/avx512.h>)
+#if defined(__x86_64__) && __has_include(<simde/x86/avx512.h>)
 #define GWI_EMULATE_AVX512
 #define EMULATED
 #include "kernels/simd512.h"

@@ -3,7 +3,7 @@
  * test_kernels_levels.c - random numbers and levels: bytes fixed for good, C
  * against an obvious version in double, every instruction set against C, any
  * number of threads against one, and what probability promises. */
-#if __has_include(<simde/x86/avx512.h>)
+#if defined(__x86_64__) && __has_include(<simde/x86/avx512.h>)
 #define GWI_EMULATE_AVX512
 #define EMULATED
 #include "kernels/simd512.h"

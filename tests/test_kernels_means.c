@@ -2,7 +2,7 @@
  *
  * test_kernels_means.c - two means, sign and mean: C against obvious loops, every
  * instruction set against C, any number of threads against one. */
-#if __has_include(<simde/x86/avx512.h>)
+#if defined(__x86_64__) && __has_include(<simde/x86/avx512.h>)
 #define GWI_EMULATE_AVX512
 #define EMULATED
 #define gwi_means_kernels_avx512 emulated_means_kernels_avx512
