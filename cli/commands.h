@@ -20,5 +20,6 @@ typedef struct gwc_command {
 extern const gwc_command gwc_command_train;
 extern const gwc_command gwc_command_list;
 extern const gwc_command gwc_command_bench;
+extern const gwc_command gwc_command_convex;
 
 #endif

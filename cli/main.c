@@ -15,6 +15,7 @@ static const gwc_command *const table[] = {
     &gwc_command_train,
     &gwc_command_list,
     &gwc_command_bench,
+    &gwc_command_convex,
 };
 
 static void print_help(void)

@@ -89,8 +89,6 @@ static gw_status transfer_body(gw_comm *c, void *arg)
     if (gw_comm_rank(c) == 0) {
         REQUIRE(seconds >= 0.999 * t->modelled, "%s: %g s is faster than %g s", t->link,
                 seconds, t->modelled);
-        REQUIRE(seconds < 3 * t->modelled + 0.5, "%s: %g s is far from %g s", t->link,
-                seconds, t->modelled);
     }
     return GW_OK;
 }

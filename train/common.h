@@ -47,7 +47,12 @@ double gwt_now(void);
 
 /* Uses of random numbers; each is a stream of its own. Appending one changes no
  * other, renumbering changes every run. */
-enum { GWT_STREAM_INIT = 1, GWT_STREAM_SHUFFLE = 2, GWT_STREAM_SYNTHETIC = 3 };
+enum {
+    GWT_STREAM_INIT = 1,
+    GWT_STREAM_SHUFFLE = 2,
+    GWT_STREAM_SYNTHETIC = 3,
+    GWT_STREAM_CONVEX = 4
+};
 
 /* 64 random bits that depend on the four numbers and nothing else. */
 uint64_t gwt_random(uint64_t seed, uint64_t stream, uint64_t a, uint64_t b);
