@@ -19,7 +19,8 @@ SMALL = ["--data", "synthetic:train=400,test=50,dim=20,classes=4", "--batch", "8
 KEYS = """model data sync workers params steps epochs seed link transport isa wall_s
     compute_s sync_s encode_s wait_s bytes_sent bytes_received messages_sent train_loss
     test_loss test_accuracy perplexity drift model_hash version test_accuracy_workers
-    eval_s decode_s batch lr momentum optimizer stopped skipped""".split()
+    eval_s decode_s batch lr momentum optimizer stopped skipped bits_per_param
+    residual_norm""".split()
 
 failures = []
 

@@ -143,6 +143,13 @@ const char *gwt_job_directory(const gwt_job *job)
     return job->directory;
 }
 
+double gwt_bits_per_param(const gw_stats *stats, uint64_t params)
+{
+    double floats = (double)stats->steps * (double)params;
+
+    return floats > 0 ? 8.0 * (double)stats->bytes_sent / floats : 0.0;
+}
+
 double gwt_dense_bytes(uint64_t params, int workers)
 {
     return 8.0 * (double)params * (double)(workers - 1) / (double)workers;

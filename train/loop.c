@@ -183,6 +183,21 @@ static gw_status evaluate(worker *w)
     return GW_OK;
 }
 
+/* What the sync did so far. */
+static void write_sync(gwt_json *j, const worker *w)
+{
+    gw_stats stats = gw_sync_stats(w->sync);
+
+    gwt_json_real(j, "encode_s", stats.encode_seconds);
+    gwt_json_real(j, "wait_s", stats.wait_seconds);
+    gwt_json_real(j, "decode_s", stats.decode_seconds);
+    gwt_json_count(j, "bytes_sent", stats.bytes_sent);
+    gwt_json_count(j, "messages_sent", stats.messages_sent);
+    gwt_json_real(j, "bits_per_param",
+                  gwt_bits_per_param(&stats, gwt_model_floats(w->model)));
+    gwt_json_real(j, "residual_norm", gw_sync_residual_norm(w->sync));
+}
+
 static gw_status write_record(worker *w, double loss, int evaluated)
 {
     gwt_json j = {.to = w->metrics};
@@ -197,7 +212,7 @@ static gw_status write_record(worker *w, double loss, int evaluated)
     gwt_json_real(&j, "seconds", gwt_now() - w->began);
     gwt_json_real(&j, "compute_s", w->so_far.compute_s);
     gwt_json_real(&j, "sync_s", w->so_far.sync_s);
-    gwt_json_count(&j, "bytes_sent", gw_sync_stats(w->sync).bytes_sent);
+    write_sync(&j, w);
     gwt_json_count(&j, "skipped", w->so_far.skipped);
     gwt_json_real(&j, "test_loss", v->loss);
     gwt_json_real(&j, "test_accuracy", v->accuracy);
@@ -355,6 +370,7 @@ static void fill_results(worker *w, double loss)
     s->params = gwt_model_floats(w->model);
     s->epochs = (double)s->steps / (double)w->job->epoch_steps;
     s->stats = gw_sync_stats(w->sync);
+    s->residual_norm = gw_sync_residual_norm(w->sync);
     s->train_loss = loss;
     s->test_loss = w->verdict.loss;
     s->test_accuracy = w->verdict.accuracy;

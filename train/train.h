@@ -49,7 +49,8 @@ typedef struct gwt_summary {
     double epochs; /* steps by steps of an epoch */
     double wall_s, compute_s, sync_s, eval_s;
     gw_stats stats;
-    double train_loss; /* mean over the last epoch, or what there was of it */
+    double residual_norm; /* of rank 0, at the end */
+    double train_loss;    /* mean over the last epoch, or what there was of it */
     double test_loss, test_accuracy, test_accuracy_workers, drift;
     uint64_t model_hash;
     int stopped; /* by gwt_job_stop() */
@@ -101,6 +102,9 @@ const char *gwt_job_directory(const gwt_job *job);
 
 /* Writes the summary as JSON, as in summary.json, to a stream. */
 void gwt_job_print(const gwt_job *job, FILE *stream);
+
+/* Bits that a worker sent per parameter and step, on average. */
+double gwt_bits_per_param(const gw_stats *stats, uint64_t params);
 
 /* What dense synchronisation sends per step and worker: bytes of payload of a
  * ring all-reduce. 0 for one worker. */
