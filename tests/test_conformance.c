@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support_model.h"
 #include "sync/sync.h"
 
 static const char *const specs[] = {
@@ -55,10 +56,9 @@ static const char *const specs[] = {
 };
 enum { SPECS = sizeof specs / sizeof *specs };
 
-/* ---- a job that any sync can do
- * ------------------------------------------------------- */
+/* ---- a job that any sync can do ----------------------------------------- */
 
-enum { ROWS = 40, COLS = 30, SMALL = 30, LAST = 1200, N = ROWS * COLS + SMALL + LAST };
+enum { N = MODEL_FLOATS };
 
 typedef struct job {
     const char *spec;
@@ -70,53 +70,12 @@ typedef struct job {
     uint64_t *digests; /* of each worker's model in the end, in shared memory or NULL */
 } job;
 
-static gw_layout *three_tensors(void)
-{
-    gw_tensor t[] = {
-        {.name = "matrix", .offset = 0, .rows = ROWS, .cols = COLS},
-        {.name = "bias", .offset = ROWS * COLS, .rows = 1, .cols = SMALL},
-        {.name = "last", .offset = ROWS * COLS + SMALL, .rows = 4, .cols = 300}};
-    gw_layout *layout;
-
-    return gw_layout_new(&layout, t, 3) == GW_OK ? layout : NULL;
-}
-
-/* A gradient with a heavy tail that depends on worker, step and model. */
-static void make_gradient(float *g, const float *x, int rank, int step)
-{
-    uint64_t seed = (uint64_t)step * 100 + (uint64_t)rank;
-
-    for (size_t i = 0; i < N; i++) {
-        float u = test_float(seed, i);
-        g[i] = 0.1f * x[i] + u * u * u;
-    }
-}
-
-static uint64_t digest(const float *x)
-{
-    uint64_t h = 14695981039346656037u;
-
-    for (size_t i = 0; i < N; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        h = (h ^ bits) * 1099511628211u;
-    }
-    return h;
-}
-
 static gw_status make_sync(gw_sync **sync, gw_comm *c, const job *j)
 {
-    gw_sync_options opt = {
-        .struct_size = sizeof opt, .nonfinite = j->nonfinite, .seed = 7};
-    gw_layout *layout = three_tensors();
-    gw_status st = gw_sync_new(sync, j->spec, layout, c, &opt);
-
-    gw_layout_free(layout);
-    return st;
+    return model_sync(sync, c, j->spec, j->nonfinite);
 }
 
-/* ---- conservation
- * ------------------------------------------------------------------------ */
+/* ---- conservation ------------------------------------------------------- */
 
 /* Sums over the workers, of each coordinate, what went in and what came out. */
 static gw_status check_conserved(gw_comm *c, const gw_sync *s, const float *before,
@@ -145,8 +104,7 @@ static bool conserves(const gw_sync *s)
            s->spec.opt.putback == GWI_PUTBACK_KEEP;
 }
 
-/* ---- one step, with all that is checked in it
- * ----------------------------------------------- */
+/* ---- one step, with all that is checked in it --------------------------- */
 
 static gw_status feed(gw_sync *s, float *g, const job *j)
 {
@@ -198,9 +156,9 @@ static gw_status step(gw_comm *c, gw_sync *s, float *x, float *g, int t, const j
 {
     bool bad = t == j->bad_step && gw_comm_rank(c) == gw_comm_workers(c) - 1;
 
-    make_gradient(g, x, gw_comm_rank(c), t);
+    model_gradient(g, x, gw_comm_rank(c), t);
     if (bad)
-        g[ROWS * COLS + 3] = NAN;
+        g[MODEL_ROWS * MODEL_COLS + 3] = NAN;
     gw_status st = exchange_checked(c, s, g, j);
     if (st != GW_OK && st != GW_SKIPPED)
         return st;
@@ -210,12 +168,11 @@ static gw_status step(gw_comm *c, gw_sync *s, float *x, float *g, int t, const j
     return model_checked(c, s, x);
 }
 
-/* ---- agreement
- * --------------------------------------------------------------------------------- */
+/* ---- agreement ---------------------------------------------------------- */
 
 static gw_status check_equal(gw_comm *c, const gw_sync *s, const float *x)
 {
-    uint64_t own = digest(x), first = own;
+    uint64_t own = model_digest(x), first = own;
 
     PASS_ON(gw_broadcast(c, &first, sizeof first, 0));
     REQUIRE(!gw_sync_keeps_equal(s) || first == own, "%s: worker %d has other bits",
@@ -223,8 +180,7 @@ static gw_status check_equal(gw_comm *c, const gw_sync *s, const float *x)
     return GW_OK;
 }
 
-/* ---- saving and loading
- * ------------------------------------------------------------------------- */
+/* ---- saving and loading ------------------------------------------------- */
 
 /* Replaces the sync by a new one that has loaded its state, through all workers. */
 static gw_status save_and_load(gw_comm *c, gw_sync **s, const job *j)
@@ -248,9 +204,7 @@ static gw_status save_and_load(gw_comm *c, gw_sync **s, const job *j)
     return st;
 }
 
-/* ---- the body
- * -------------------------------------------------------------------------------------
- */
+/* ---- the body ----------------------------------------------------------- */
 
 static gw_status run_steps(gw_comm *c, gw_sync **s, float *x, float *g, const job *j)
 {
@@ -277,7 +231,7 @@ static gw_status body(gw_comm *c, void *arg)
     if (st == GW_OK)
         st = run_steps(c, &s, x, x + N, j);
     if (st == GW_OK && j->digests != NULL)
-        j->digests[gw_comm_rank(c)] = digest(x);
+        j->digests[gw_comm_rank(c)] = model_digest(x);
     gw_sync_free(s);
     free(x);
     return st;
@@ -290,9 +244,7 @@ static void run(rank_kind kind, int workers, const job *j)
                  gw_error_message());
 }
 
-/* ---- the promises
- * ------------------------------------------------------------------------------------
- */
+/* ---- the promises ------------------------------------------------------- */
 
 static void test_any_number_of_workers(void **state)
 {
@@ -389,8 +341,7 @@ static void test_bad_numbers(void **state)
     }
 }
 
-/* ---- bytes: what is counted is what crossed
- * ------------------------------------------------------------ */
+/* ---- bytes: what is counted is what crossed ----------------------------- */
 
 static gw_status bytes_body(gw_comm *c, void *arg)
 {
@@ -402,7 +353,7 @@ static gw_status bytes_body(gw_comm *c, void *arg)
     PASS_ON(gw_sync_start(s, x));
     gw_traffic before = gw_comm_traffic(c);
     for (int t = 1; t <= j.steps; t++) {
-        make_gradient(x + N, x, gw_comm_rank(c), t);
+        model_gradient(x + N, x, gw_comm_rank(c), t);
         PASS_ON(gw_sync_gradient(s, x + N));
         PASS_ON(gw_sync_model(s, x));
     }
@@ -430,8 +381,7 @@ static void test_bytes(void **state)
                                     (void *)(uintptr_t)specs[i]));
 }
 
-/* ---- nothing allocates after the first step
- * -------------------------------------------------------------- */
+/* ---- nothing allocates after the first step ----------------------------- */
 
 static gw_status steady_body(gw_comm *c, void *arg)
 {
@@ -443,7 +393,7 @@ static gw_status steady_body(gw_comm *c, void *arg)
     PASS_ON(make_sync(&s, c, &j));
     PASS_ON(gw_sync_start(s, x));
     for (int t = 1; t <= j.steps; t++) {
-        make_gradient(x + N, x, gw_comm_rank(c), t);
+        model_gradient(x + N, x, gw_comm_rank(c), t);
         PASS_ON(gw_sync_gradient(s, x + N));
         PASS_ON(gw_sync_model(s, x));
         if (t == 4) /* every kind of step of a period has been made */
@@ -464,8 +414,7 @@ static void test_steady(void **state)
             ranks_run(RANKS_THREADS, 3, steady_body, (void *)(uintptr_t)specs[i]));
 }
 
-/* ---- workers that send nonsense
- * ------------------------------------------------------------------------------- */
+/* ---- workers that send nonsense ----------------------------------------- */
 
 static gw_status nonsense_body(gw_comm *c, void *arg)
 {
@@ -503,145 +452,6 @@ static void test_nonsense(void **state)
             ranks_run(RANKS_THREADS, 2, nonsense_body, (void *)(uintptr_t)specs[i]));
 }
 
-/* ---- another number of workers
- * -----------------------------------------------------------------------------------
- */
-
-typedef struct move {
-    const char *spec;
-    int saved;       /* workers that saved */
-    uint8_t *states; /* theirs */
-    size_t len;
-    double mass; /* sum of all residuals, then */
-} move;
-
-static gw_status sum_residuals(gw_comm *c, const gw_sync *s, double *mass)
-{
-    float sum = 0;
-
-    for (size_t i = 0; i < N; i++)
-        sum += s->residual[i];
-    PASS_ON(gw_allreduce(c, &sum, 1));
-    *mass = (double)sum;
-    return GW_OK;
-}
-
-static gw_status save_body(gw_comm *c, void *arg)
-{
-    move *m = arg;
-    job j = {.spec = m->spec, .steps = 3};
-    float *x = calloc(2 * N, sizeof *x);
-    gw_sync *s;
-    double mass;
-
-    PASS_ON(make_sync(&s, c, &j));
-    PASS_ON(gw_sync_start(s, x));
-    for (int t = 1; t <= j.steps; t++)
-        PASS_ON(step(c, s, x, x + N, t, &j));
-    PASS_ON(gw_sync_save(s, m->states + (size_t)gw_comm_rank(c) * m->len, m->len));
-    PASS_ON(sum_residuals(c, s, &mass));
-    if (gw_comm_rank(c) == 0)
-        m->mass = mass;
-    gw_sync_free(s);
-    free(x);
-    return GW_OK;
-}
-
-static gw_status load_body(gw_comm *c, void *arg)
-{
-    move *m = arg;
-    job j = {.spec = m->spec, .steps = 6};
-    float *x = calloc(2 * N, sizeof *x);
-    const void *states[16];
-    size_t lens[16];
-    gw_sync *s;
-    double mass;
-
-    for (int r = 0; r < m->saved; r++) {
-        states[r] = m->states + (size_t)r * m->len;
-        lens[r] = m->len;
-    }
-    PASS_ON(make_sync(&s, c, &j));
-    PASS_ON(gw_sync_load(s, states, lens, (size_t)m->saved));
-    PASS_ON(sum_residuals(c, s, &mass));
-    REQUIRE(fabs(mass - m->mass) < 1e-3 * (1 + fabs(m->mass)), "%s: %g became %g",
-            m->spec, m->mass, mass);
-    for (int t = 4; t <= j.steps; t++)
-        PASS_ON(step(c, s, x, x + N, t, &j));
-    gw_sync_free(s);
-    free(x);
-    return GW_OK;
-}
-
-static gw_status state_len_body(gw_comm *c, void *arg)
-{
-    move *m = arg;
-    job j = {.spec = m->spec};
-    gw_sync *s;
-
-    PASS_ON(make_sync(&s, c, &j));
-    m->len = gw_sync_state_len(s);
-    gw_sync_free(s);
-    return GW_OK;
-}
-
-static void test_another_number_of_workers(void **state)
-{
-    static const char *const with[] = {"topk:0.02", "gtopk:0.02+q:4", "drop:0.95+1bit",
-                                       "local:2+topk:0.05", "topk:0.02+momentum:0.9"};
-
-    (void)state;
-    for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
-        move m = {.spec = with[i], .saved = 4};
-        assert_run_ok(ranks_run(RANKS_THREADS, 1, state_len_body, &m));
-        m.states = malloc(4 * m.len);
-        assert_run_ok(ranks_run(RANKS_THREADS, 4, save_body, &m));
-        for (int workers = 1; workers <= 8; workers++)
-            assert_run_ok(ranks_run(RANKS_THREADS, workers, load_body, &m));
-        free(m.states);
-    }
-}
-
-/* ---- damaged states
- * -------------------------------------------------------------------------------------------------
- */
-
-static gw_status damaged_body(gw_comm *c, void *arg)
-{
-    job j = {.spec = "topk:0.02"}, other = {.spec = "topk:0.03"};
-    gw_sync *s, *t;
-
-    (void)arg;
-    PASS_ON(make_sync(&s, c, &j));
-    PASS_ON(make_sync(&t, c, &other));
-    size_t len = gw_sync_state_len(s);
-    uint8_t *state = malloc(len);
-    const void *states[1] = {state};
-    REQUIRE(gw_sync_save(s, state, len - 1) == GW_ERR_SPACE, "saved into too little");
-    PASS_ON(gw_sync_save(s, state, len));
-    REQUIRE(gw_sync_load(t, states, &len, 1) == GW_ERR_DATA, "loaded another spec");
-    for (size_t cut = 0; cut < len; cut += 97)
-        REQUIRE(gw_sync_load(s, states, &cut, 1) == GW_ERR_DATA, "loaded %zu bytes",
-                cut);
-    for (size_t at = 0; at < len; at += 131) {
-        state[at] ^= 4;
-        REQUIRE(gw_sync_load(s, states, &len, 1) == GW_ERR_DATA, "loaded a flip at %zu",
-                at);
-        state[at] ^= 4;
-    }
-    PASS_ON(gw_sync_load(s, states, &len, 1));
-    free(state);
-    gw_sync_free(s);
-    gw_sync_free(t);
-    return GW_OK;
-}
-
-static void test_damaged_states(void **state)
-{
-    (void)state;
-    assert_run_ok(ranks_run(RANKS_THREADS, 1, damaged_body, NULL));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -655,8 +465,6 @@ int main(void)
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_steady),
         cmocka_unit_test(test_nonsense),
-        cmocka_unit_test(test_another_number_of_workers),
-        cmocka_unit_test(test_damaged_states),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

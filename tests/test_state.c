@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_state.c - saved state on another number of workers, and damaged. That a run
+ * resumed is the run not stopped is in test_conformance.c. */
+#define _GNU_SOURCE
+#include "support_ranks.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support_model.h"
+#include "sync/sync.h"
+
+enum { N = MODEL_FLOATS };
+
+static gw_status step(gw_comm *c, gw_sync *s, float *x, float *g, int t)
+{
+    model_gradient(g, x, gw_comm_rank(c), t);
+    PASS_ON(gw_sync_gradient(s, g));
+    for (size_t i = 0; i < N; i++)
+        x[i] -= 0.1f * g[i];
+    return gw_sync_model(s, x);
+}
+
+/* ---- another number of workers ------------------------------------------ */
+
+typedef struct move {
+    const char *spec;
+    int saved;       /* workers that saved */
+    uint8_t *states; /* theirs */
+    size_t len;
+    double mass; /* sum of all residuals, then */
+} move;
+
+static gw_status sum_residuals(gw_comm *c, const gw_sync *s, double *mass)
+{
+    float sum = 0;
+
+    for (size_t i = 0; i < N; i++)
+        sum += s->residual[i];
+    PASS_ON(gw_allreduce(c, &sum, 1));
+    *mass = (double)sum;
+    return GW_OK;
+}
+
+static gw_status save_body(gw_comm *c, void *arg)
+{
+    move *m = arg;
+    float *x = calloc(2 * N, sizeof *x);
+    gw_sync *s;
+    double mass;
+
+    PASS_ON(model_sync(&s, c, m->spec, GW_NONFINITE_STOP));
+    PASS_ON(gw_sync_start(s, x));
+    for (int t = 1; t <= 3; t++)
+        PASS_ON(step(c, s, x, x + N, t));
+    PASS_ON(gw_sync_save(s, m->states + (size_t)gw_comm_rank(c) * m->len, m->len));
+    PASS_ON(sum_residuals(c, s, &mass));
+    if (gw_comm_rank(c) == 0)
+        m->mass = mass;
+    gw_sync_free(s);
+    free(x);
+    return GW_OK;
+}
+
+static gw_status load_body(gw_comm *c, void *arg)
+{
+    move *m = arg;
+    float *x = calloc(2 * N, sizeof *x);
+    const void *states[16];
+    size_t lens[16];
+    gw_sync *s;
+    double mass;
+
+    for (int r = 0; r < m->saved; r++) {
+        states[r] = m->states + (size_t)r * m->len;
+        lens[r] = m->len;
+    }
+    PASS_ON(model_sync(&s, c, m->spec, GW_NONFINITE_STOP));
+    PASS_ON(gw_sync_load(s, states, lens, (size_t)m->saved));
+    PASS_ON(sum_residuals(c, s, &mass));
+    REQUIRE(fabs(mass - m->mass) < 1e-3 * (1 + fabs(m->mass)), "%s: %g became %g",
+            m->spec, m->mass, mass);
+    for (int t = 4; t <= 6; t++)
+        PASS_ON(step(c, s, x, x + N, t));
+    gw_sync_free(s);
+    free(x);
+    return GW_OK;
+}
+
+static gw_status state_len_body(gw_comm *c, void *arg)
+{
+    move *m = arg;
+    gw_sync *s;
+
+    PASS_ON(model_sync(&s, c, m->spec, GW_NONFINITE_STOP));
+    m->len = gw_sync_state_len(s);
+    gw_sync_free(s);
+    return GW_OK;
+}
+
+static void test_another_number_of_workers(void **state)
+{
+    static const char *const with[] = {"topk:0.02", "gtopk:0.02+q:4", "drop:0.95+1bit",
+                                       "local:2+topk:0.05", "topk:0.02+momentum:0.9"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
+        move m = {.spec = with[i], .saved = 4};
+        assert_run_ok(ranks_run(RANKS_THREADS, 1, state_len_body, &m));
+        m.states = malloc(4 * m.len);
+        assert_run_ok(ranks_run(RANKS_THREADS, 4, save_body, &m));
+        for (int workers = 1; workers <= 8; workers++)
+            assert_run_ok(ranks_run(RANKS_THREADS, workers, load_body, &m));
+        free(m.states);
+    }
+}
+
+/* ---- damaged states ----------------------------------------------------- */
+
+static gw_status damaged_body(gw_comm *c, void *arg)
+{
+    gw_sync *s, *t;
+
+    (void)arg;
+    PASS_ON(model_sync(&s, c, "topk:0.02", GW_NONFINITE_STOP));
+    PASS_ON(model_sync(&t, c, "topk:0.03", GW_NONFINITE_STOP));
+    size_t len = gw_sync_state_len(s);
+    uint8_t *state = malloc(len);
+    const void *states[1] = {state};
+    REQUIRE(gw_sync_save(s, state, len - 1) == GW_ERR_SPACE, "saved into too little");
+    PASS_ON(gw_sync_save(s, state, len));
+    REQUIRE(gw_sync_load(t, states, &len, 1) == GW_ERR_DATA, "loaded another spec");
+    for (size_t cut = 0; cut < len; cut += 97)
+        REQUIRE(gw_sync_load(s, states, &cut, 1) == GW_ERR_DATA, "loaded %zu bytes",
+                cut);
+    for (size_t at = 0; at < len; at += 131) {
+        state[at] ^= 4;
+        REQUIRE(gw_sync_load(s, states, &len, 1) == GW_ERR_DATA, "loaded a flip at %zu",
+                at);
+        state[at] ^= 4;
+    }
+    PASS_ON(gw_sync_load(s, states, &len, 1));
+    free(state);
+    gw_sync_free(s);
+    gw_sync_free(t);
+    return GW_OK;
+}
+
+static void test_damaged_states(void **state)
+{
+    (void)state;
+    assert_run_ok(ranks_run(RANKS_THREADS, 1, damaged_body, NULL));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_another_number_of_workers),
+        cmocka_unit_test(test_damaged_states),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
