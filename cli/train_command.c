@@ -107,7 +107,7 @@ static void print_help(void)
          "  gradwire train --data idx:my-digits --out runs/first --json");
 }
 
-/* ---- Ctrl-C -------------------------------------------------------------------- */
+/* ---- Ctrl-C ------------------------------------------------------------- */
 
 /* The run that signals are for, and the process they are for: workers are forked
  * with the handler in place. */
@@ -138,7 +138,7 @@ static void catch_signals(gwt_job *job)
     sigaction(SIGTERM, &action, NULL);
 }
 
-/* ---- the table at the end -------------------------------------------------------- */
+/* ---- the table at the end ----------------------------------------------- */
 
 static double per_step_ms(const gwt_summary *s, double seconds)
 {

@@ -111,7 +111,7 @@ void *gwi_comm_scratch(gw_comm *c, size_t len)
     return c->scratch;
 }
 
-/* ---- failing ---------------------------------------------------------------- */
+/* ---- failing ------------------------------------------------------------ */
 
 gw_status gwi_comm_break(gw_comm *c, gw_status status)
 {
@@ -156,7 +156,7 @@ static gw_status fail_silent(gw_comm *c, const gwi_op *awaited)
     return gwi_comm_break(c, GW_ERR_TIMEOUT);
 }
 
-/* ---- posting ---------------------------------------------------------------- */
+/* ---- posting ------------------------------------------------------------ */
 
 static void activate(gw_comm *c, gwi_op *op)
 {
@@ -196,7 +196,7 @@ gw_status gwi_recv(gw_comm *c, gwi_op *op, int from, void *buf, size_t cap)
     return GW_OK;
 }
 
-/* ---- waiting ---------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------ */
 
 static void count(gw_traffic *t, const gwi_op *op)
 {

@@ -19,7 +19,7 @@ const char *rank_kind_name(rank_kind kind)
     return names[kind];
 }
 
-/* ---- threads over sockets ------------------------------------------------------ */
+/* ---- threads over sockets ----------------------------------------------- */
 
 typedef struct socket_rank {
     socket_group *group;
@@ -75,7 +75,7 @@ static gw_status run_sockets(int workers, int without_wait, const char *link,
     return st;
 }
 
-/* ---- any ------------------------------------------------------------------------ */
+/* ---- any ---------------------------------------------------------------- */
 
 gw_status ranks_run_with(rank_kind kind, int workers, const char *link, double timeout,
                          gw_body *body, void *arg)

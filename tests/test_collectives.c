@@ -265,8 +265,7 @@ static void test_barrier(void **state)
             assert_run_ok(ranks_run((rank_kind)kind, workers, barrier_body, NULL));
 }
 
-/* ---- notes, averages, bytes
- * ----------------------------------------------------------- */
+/* ---- notes, averages, bytes --------------------------------------------- */
 
 /* With workers 1 and 3 bringing notes, all see worker 1's. */
 static gw_status note_body(gw_comm *c, void *arg)
@@ -342,8 +341,7 @@ static void test_part(void **state)
     }
 }
 
-/* ---- nothing allocates after the first time
- * -------------------------------------------- */
+/* ---- nothing allocates after the first time ----------------------------- */
 
 static gw_status steady_body(gw_comm *c, void *arg)
 {

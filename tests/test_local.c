@@ -222,8 +222,7 @@ static void test_broken_comm_stays_broken(void **state)
     assert_run_ok(run(GW_SPAWN_THREADS, 2, 0, broken_body, NULL));
 }
 
-/* ---- the death of the parent
- * ------------------------------------------------------------ */
+/* ---- the death of the parent -------------------------------------------- */
 
 static gw_status tell_pid_body(gw_comm *c, void *arg)
 {
@@ -277,8 +276,7 @@ static void test_workers_die_with_parent(void **state)
     close(ends[1]);
 }
 
-/* ---- groups without a supervisor
- * ---------------------------------------------------------- */
+/* ---- groups without a supervisor ---------------------------------------- */
 
 /* A forked worker that nobody watches is still seen to be gone. */
 static void test_unwatched_death_is_seen(void **state)
@@ -353,8 +351,7 @@ static void test_no_memory(void **state)
     gw_local_group_free(group);
 }
 
-/* ---- eight workers on few cores
- * -------------------------------------------------------------- */
+/* ---- eight workers on few cores ----------------------------------------- */
 
 static gw_status idle_body(gw_comm *c, void *arg)
 {

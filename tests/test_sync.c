@@ -61,8 +61,7 @@ static void test_bad_layouts(void **state)
     assert_int_equal(gw_layout_new(&l, NULL, 0), GW_ERR_ARG);
 }
 
-/* ---- dense and none
- * ------------------------------------------------------------------ */
+/* ---- dense and none ----------------------------------------------------- */
 
 static gw_status averages_body(gw_comm *c, void *arg)
 {
@@ -108,8 +107,7 @@ static void test_averages(void **state)
                                     (void *)(uintptr_t)off[i]));
 }
 
-/* ---- what must be the same on all workers
- * ---------------------------------------------- */
+/* ---- what must be the same on all workers ------------------------------- */
 
 static gw_status mismatch_body(gw_comm *c, void *arg)
 {
@@ -147,8 +145,7 @@ static void test_mismatch(void **state)
     }
 }
 
-/* ---- NaN and infinity
- * --------------------------------------------------------------------- */
+/* ---- NaN and infinity --------------------------------------------------- */
 
 typedef struct bad_number {
     gw_nonfinite rule;
@@ -204,8 +201,7 @@ static void test_bad_numbers(void **state)
     }
 }
 
-/* ---- memory
- * --------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------- */
 
 static gw_status memory_body(gw_comm *c, void *arg)
 {

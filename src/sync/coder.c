@@ -72,8 +72,7 @@ void gwi_coder_fini(gwi_coder *c)
     c->memory = NULL;
 }
 
-/* ---- forms
- * ---------------------------------------------------------------------------- */
+/* ---- forms -------------------------------------------------------------- */
 
 static gwi_wire_form form_of(const gwi_coder *c, gwi_wire_kind kind, size_t n, size_t k,
                              uint64_t step)
@@ -118,8 +117,7 @@ size_t gwi_coder_vector_bound(const gwi_coder *c, size_t n)
     return gwi_wire_bound(&f);
 }
 
-/* ---- columns: one centre for each column of each tensor
- * -------------------------------- */
+/* ---- columns: one centre for each column of each tensor ----------------- */
 
 /* The entries of list that lie in tensor t, from *at on; moves *at past them. */
 static gwi_list entries_in(const gwi_list *list, const gw_tensor *t, size_t *at)
@@ -188,8 +186,7 @@ static void apply_columns(gwi_coder *c, const gwi_list *list)
     }
 }
 
-/* ---- values
- * ----------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------- */
 
 static gwi_centres fit_centres(const gwi_coder *c, const float *v, size_t k)
 {
@@ -266,8 +263,7 @@ static void get_values(gwi_coder *c, const gwi_wire_view *view, float *out)
     }
 }
 
-/* ---- lists
- * ------------------------------------------------------------------------------ */
+/* ---- lists -------------------------------------------------------------- */
 
 gw_status gwi_coder_put_list(gwi_coder *c, gwi_list *list, size_t n,
                              const gwi_occasion *at, uint8_t *msg, size_t cap,
@@ -333,8 +329,7 @@ gw_status gwi_coder_get_list(gwi_coder *c, const uint8_t *msg, size_t len, size_
     return GW_OK;
 }
 
-/* ---- vectors
- * ----------------------------------------------------------------------------- */
+/* ---- vectors ------------------------------------------------------------ */
 
 gw_status gwi_coder_put_vector(gwi_coder *c, float *v, size_t n, const gwi_occasion *at,
                                uint8_t *msg, size_t cap, size_t *len)

@@ -106,8 +106,7 @@ static gwi_note least_note(const coded *x, size_t p)
     return least;
 }
 
-/* ---- gather
- * ------------------------------------------------------------------------------ */
+/* ---- gather ------------------------------------------------------------- */
 
 static gw_status put_back_own(gw_sync *s)
 {
@@ -155,8 +154,7 @@ static gw_status run_gather(gw_sync *s, float *v, gwi_note *note)
     return add_all(s, v);
 }
 
-/* ---- scatter
- * ------------------------------------------------------------------------------ */
+/* ---- scatter ------------------------------------------------------------ */
 
 /* Codes every segment but the own one into x->out, lengths into x->lens. */
 static gw_status code_segments(gw_sync *s, float *src)

@@ -41,8 +41,7 @@ bool gwi_overlap_pending(const gw_sync *s)
     return s->overlap != NULL && s->overlap->grad != NULL;
 }
 
-/* ---- the thread
- * ------------------------------------------------------------------------- */
+/* ---- the thread --------------------------------------------------------- */
 
 /* Waits until tensor is ready; false if the step, or the thread, is to end. */
 static bool await(gwi_overlap *o, size_t tensor)
@@ -109,8 +108,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* ---- the caller's side
- * -------------------------------------------------------------------- */
+/* ---- the caller's side -------------------------------------------------- */
 
 static gw_status make(gw_sync *s)
 {

@@ -16,8 +16,7 @@ gw_status gwi_overlap_finish(gw_sync *sync, float *grad, gwi_note *note);
 /* Ends the thread. Safe if there is none. */
 void gwi_overlap_free(gw_sync *sync);
 
-/* ---- from sync.c: the pieces of gw_sync_gradient()
- * ---------------------------------------- */
+/* ---- from sync.c: the pieces of gw_sync_gradient() ---------------------- */
 
 void gwi_sync_begin_step(gw_sync *sync);
 gw_status gwi_sync_whole(gw_sync *sync, float *grad, gwi_note *note);

@@ -54,8 +54,7 @@ void gwi_selector_fini(gwi_selector *sel)
     sel->memory = NULL;
 }
 
-/* ---- momentum correction (Lin et al. 2018)
- * ---------------------------------------------- */
+/* ---- momentum correction (Lin et al. 2018) ------------------------------ */
 
 /* u = m u + g: what goes into the residual is the velocity, so that momentum acts
  * on entries that are sent late as if they had been sent in time. */
@@ -86,8 +85,7 @@ static void mask(gw_sync *s, const gwi_list *list)
         s->velocity[list->index[i]] = 0;
 }
 
-/* ---- selecting
- * ----------------------------------------------------------------------------- */
+/* ---- selecting ---------------------------------------------------------- */
 
 static void select_largest(gwi_selector *sel, const gw_sync *s, float *r,
                            const float *g)

@@ -255,8 +255,7 @@ static gw_status parse_stage(gwi_spec *spec, word text)
     return set_defaults(spec, stage, given);
 }
 
-/* ---- how stages fit together
- * ---------------------------------------------------------- */
+/* ---- how stages fit together -------------------------------------------- */
 
 static gw_status check_first(const gwi_stage *first)
 {
@@ -397,8 +396,7 @@ gw_status gwi_spec_parse(const char *text, gwi_spec *spec)
     return GW_OK;
 }
 
-/* ---- writing
- * -------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------ */
 
 /* Appends at *len like snprintf(), counting also what does not fit. */
 static void put(char *text, size_t cap, size_t *len, const char *piece,

@@ -96,7 +96,7 @@ size_t gwi_spec_write(const gwi_spec *spec, char *text, size_t cap);
 /* True if everything is switched off, so that the result is that of "dense". */
 bool gwi_spec_is_dense(const gwi_spec *spec);
 
-/* ---- the table of stages (stages.c) ---------------------------------------------- */
+/* ---- the table of stages (stages.c) ------------------------------------- */
 
 typedef enum gwi_kind { GWI_COUNT, GWI_NUMBER, GWI_WORD } gwi_kind;
 

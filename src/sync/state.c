@@ -77,8 +77,7 @@ static uint64_t get_word(const uint8_t *from)
     return word;
 }
 
-/* ---- saving
- * --------------------------------------------------------------------------------- */
+/* ---- saving ------------------------------------------------------------- */
 
 gw_status gw_sync_save(const gw_sync *s, void *state, size_t cap)
 {
@@ -109,8 +108,7 @@ gw_status gw_sync_save(const gw_sync *s, void *state, size_t cap)
     return GW_OK;
 }
 
-/* ---- loading
- * -------------------------------------------------------------------------------- */
+/* ---- loading ------------------------------------------------------------ */
 
 static gw_status check_state(const gw_sync *s, const uint8_t *state, size_t len,
                              size_t i)

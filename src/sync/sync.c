@@ -11,8 +11,7 @@
 #include "kernels/vector.h"
 #include "sync/overlap.h"
 
-/* ---- measuring
- * ------------------------------------------------------------------------ */
+/* ---- measuring ---------------------------------------------------------- */
 
 static gw_traffic enter(gw_sync *s)
 {
@@ -45,8 +44,7 @@ static void leave(gw_sync *s, const gw_traffic *before)
     s->stats.decode_seconds += gwi_now() - s->entered - waited - s->encoded;
 }
 
-/* ---- notes
- * ------------------------------------------------------------------------------ */
+/* ---- notes -------------------------------------------------------------- */
 
 /* A note about a bad gradient: worker + 1 above, tensor below, so that the least
  * note is that of the first such worker. */
@@ -95,8 +93,7 @@ gwi_note gwi_get_note(const uint8_t *msg, size_t len)
     return note;
 }
 
-/* ---- gradients
- * ---------------------------------------------------------------------------- */
+/* ---- gradients ---------------------------------------------------------- */
 
 /* Momentum in steps in which all is sent: ordinary momentum, on the average. */
 static void apply_momentum(gw_sync *s, float *v)
@@ -174,8 +171,7 @@ gw_status gw_sync_gradient(gw_sync *s, float *grad)
     return st == GW_OK ? act_on(s, note) : st;
 }
 
-/* ---- models
- * --------------------------------------------------------------------------------- */
+/* ---- models ------------------------------------------------------------- */
 
 static gw_status average(gw_sync *s, float *x, size_t n)
 {
@@ -281,8 +277,7 @@ gw_status gw_sync_finish(gw_sync *s, float *params)
     return st;
 }
 
-/* ---- what there is to know
- * ------------------------------------------------------------------ */
+/* ---- what there is to know ---------------------------------------------- */
 
 int gw_sync_keeps_equal(const gw_sync *s)
 {

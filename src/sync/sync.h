@@ -101,8 +101,7 @@ gw_status gwi_small_give(gw_sync *sync, float *v);
  * rounding within a step. */
 uint64_t gwi_sync_key(const gw_sync *sync, bool second);
 
-/* ---- notes in place of messages
- * ------------------------------------------------------ */
+/* ---- notes in place of messages ----------------------------------------- */
 
 /* A worker whose gradient is no good sends its note, 8 bytes, in place of a message;
  * no message is that short. */

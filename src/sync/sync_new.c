@@ -33,8 +33,7 @@ uint64_t gwi_sync_key(const gw_sync *s, bool second)
     return gwi_random_key(s->seed + s->spec.opt.seed, s->step, worker);
 }
 
-/* ---- the same on all workers
- * ------------------------------------------------------------ */
+/* ---- the same on all workers -------------------------------------------- */
 
 /* What must be the same on all workers, in a form that can be sent. */
 typedef struct settings {
@@ -104,8 +103,7 @@ static gw_status compare_settings(const gw_sync *s)
     return st;
 }
 
-/* ---- memory
- * -------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------- */
 
 static bool wants_residual(const gw_sync *s)
 {
@@ -183,8 +181,7 @@ gw_status gwi_small_give(gw_sync *s, float *v)
     return GW_OK;
 }
 
-/* ---- making
- * ---------------------------------------------------------------------------------- */
+/* ---- making ------------------------------------------------------------- */
 
 static gw_status check_arguments(const gw_layout *layout, const gw_comm *comm,
                                  const gw_sync_options *opt)

@@ -49,7 +49,7 @@ typedef struct link_end {
     char name[96];
 } link_end;
 
-/* ---- reading "1gbit,50us" ------------------------------------------------------ */
+/* ---- reading "1gbit,50us" ----------------------------------------------- */
 
 typedef struct unit {
     const char *name;
@@ -104,7 +104,7 @@ gw_status gwi_link_check(const char *text)
     return gwi_link_parse(text, &rate);
 }
 
-/* ---- operations ------------------------------------------------------------------ */
+/* ---- operations --------------------------------------------------------- */
 
 static link_op *take_op(link_end *l)
 {
@@ -260,7 +260,7 @@ static gw_status link_wait(void *ctx, double seconds)
     return st == GW_PENDING && due > 0 ? GW_OK : st;
 }
 
-/* ---- the rest is the transport below --------------------------------------------- */
+/* ---- the rest is the transport below ------------------------------------ */
 
 static int link_lost(void *ctx)
 {

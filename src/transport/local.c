@@ -43,7 +43,7 @@ typedef struct local_end {
     uint64_t *tickets; /* [4][P]: sends given out, sends over, then receives */
 } local_end;
 
-/* ---- the group -------------------------------------------------------------- */
+/* ---- the group ---------------------------------------------------------- */
 
 static size_t power_of_two_at_most(size_t x)
 {
@@ -296,7 +296,7 @@ static gw_status local_wait(void *ctx, double seconds)
                                                                       : GW_PENDING;
 }
 
-/* ---- who is gone, who is late ------------------------------------------------ */
+/* ---- who is gone, who is late ------------------------------------------- */
 
 /* True if the process behind rank has ended, also as a zombie. */
 static int process_ended(local_end *e, int rank)
@@ -385,7 +385,7 @@ static void local_close(void *ctx)
     gwi_free(e);
 }
 
-/* ---- joining ----------------------------------------------------------------- */
+/* ---- joining ------------------------------------------------------------ */
 
 static local_end *new_end(gw_local_group *g, int rank)
 {

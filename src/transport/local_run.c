@@ -43,7 +43,7 @@ typedef struct job {
     double deadline; /* when to kill those still running; 0: not yet */
 } job;
 
-/* ---- in a worker -------------------------------------------------------------- */
+/* ---- in a worker -------------------------------------------------------- */
 
 static void run_rank(job *j, int rank)
 {
@@ -86,7 +86,7 @@ static void process_main(worker *w, pid_t parent, const sigset_t *mask)
     _exit(w->job->group->slots[w->rank].status == GW_OK ? 0 : 1);
 }
 
-/* ---- starting ------------------------------------------------------------------ */
+/* ---- starting ----------------------------------------------------------- */
 
 static gw_status start_threads(job *j)
 {
@@ -139,7 +139,7 @@ static gw_status start_processes(job *j)
     return st;
 }
 
-/* ---- watching ------------------------------------------------------------------ */
+/* ---- watching ----------------------------------------------------------- */
 
 static bool failed(const job *j, const worker *w)
 {
@@ -217,7 +217,7 @@ static void watch_processes(job *j, struct pollfd *fds)
             close(j->workers[r].pidfd);
 }
 
-/* ---- what happened --------------------------------------------------------------- */
+/* ---- what happened ------------------------------------------------------ */
 
 static gw_status report_signal(const job *j, const worker *w)
 {
