@@ -94,18 +94,6 @@ static float *source(gw_sync *s, float *v)
     return s->residual;
 }
 
-static gwi_note least_note(const coded *x, size_t p)
-{
-    gwi_note least = 0;
-
-    for (size_t r = 0; r < p; r++) {
-        gwi_note note = gwi_get_note(x->in + r * x->cap, x->lens[r]);
-        if (note != 0 && (least == 0 || note < least))
-            least = note;
-    }
-    return least;
-}
-
 /* ---- gather ------------------------------------------------------------- */
 
 static gw_status put_back_own(gw_sync *s)
@@ -148,7 +136,7 @@ static gw_status run_gather(gw_sync *s, float *v, gwi_note *note)
         len = gwi_put_note(msg, *note);
     gwi_sync_encoded(s);
     GWI_TRY(gw_allgather(s->comm, msg, len, x->in, x->cap, x->lens));
-    *note = least_note(x, p);
+    *note = gwi_least_note(x->in, x->cap, x->lens, p);
     if (*note != 0)
         return good ? put_back_own(s) : GW_OK;
     return add_all(s, v);
@@ -281,7 +269,7 @@ static gw_status run_scatter(gw_sync *s, float *v, gwi_note *note)
     gwi_sync_encoded(s);
     GWI_TRY(all_to_all(s));
     x->lens[own] = good ? 0 : gwi_put_note(x->in + own * x->cap, *note);
-    *note = least_note(x, (size_t)s->comm->workers);
+    *note = gwi_least_note(x->in, x->cap, x->lens, (size_t)s->comm->workers);
     if (*note != 0)
         return good ? put_back_segments(s) : GW_OK;
     GWI_TRY(average_own(s, v, g));

@@ -75,18 +75,6 @@ static gw_status decode(gw_sync *s, size_t rank)
                               s->layout->floats, s->step, &x->selector.list);
 }
 
-static gwi_note least_note(const gather *x, size_t p)
-{
-    gwi_note least = 0;
-
-    for (size_t r = 0; r < p; r++) {
-        gwi_note note = gwi_get_note(x->slots + r * x->cap, x->lens[r]);
-        if (note != 0 && (least == 0 || note < least))
-            least = note;
-    }
-    return least;
-}
-
 static gw_status add_all(gw_sync *s, float *v)
 {
     gather *x = s->state;
@@ -115,7 +103,7 @@ static gw_status gather_run(gw_sync *s, float *v, gwi_note *note)
         len = gwi_put_note(msg, *note);
     gwi_sync_encoded(s);
     GWI_TRY(gw_allgather(s->comm, msg, len, x->slots, x->cap, x->lens));
-    *note = least_note(x, p);
+    *note = gwi_least_note(x->slots, x->cap, x->lens, p);
     if (*note == 0)
         return add_all(s, v);
     if (good) {

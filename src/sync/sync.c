@@ -93,6 +93,18 @@ gwi_note gwi_get_note(const uint8_t *msg, size_t len)
     return note;
 }
 
+gwi_note gwi_least_note(const uint8_t *slots, size_t cap, const size_t *lens, size_t p)
+{
+    gwi_note least = 0;
+
+    for (size_t r = 0; r < p; r++) {
+        gwi_note note = gwi_get_note(slots + r * cap, lens[r]);
+        if (note != 0 && (least == 0 || note < least))
+            least = note;
+    }
+    return least;
+}
+
 /* ---- gradients ---------------------------------------------------------- */
 
 /* Momentum in steps in which all is sent: ordinary momentum, on the average. */

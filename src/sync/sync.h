@@ -110,4 +110,7 @@ size_t gwi_put_note(uint8_t *msg, gwi_note note);
 /* The note that len bytes are, 0 if they are a message. */
 gwi_note gwi_get_note(const uint8_t *msg, size_t len);
 
+/* The least note among p messages that begin cap bytes apart; 0 if there is none. */
+gwi_note gwi_least_note(const uint8_t *slots, size_t cap, const size_t *lens, size_t p);
+
 #endif
