@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 60
 export CMAKE_GENERATOR ?= $(if $(shell command -v ninja 2>/dev/null),Ninja,Unix Makefiles)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: all run test bench fuzz install format clean help setup-run setup-test
+.PHONY: all run test bench fuzz results install format clean help setup-run setup-test
 
 all: ## build the library and the command into build/
 	@command -v cmake >/dev/null || { echo "no cmake: run scripts/setup first" >&2; exit 1; }
@@ -25,6 +25,10 @@ bench: all ## measure kernels, wire and exchange on this machine
 
 fuzz: setup-test ## fuzz each decoder for FUZZ_SECONDS (default 60)
 	@scripts/fuzz $(FUZZ_SECONDS)
+
+results: all ## run the experiments of docs/results.md that have not run yet (hours)
+	@/usr/bin/python3 reproduce/methods.py $(if $(DATA_DIR),--data-dir $(DATA_DIR))
+	@reproduce/local-sgd
 
 install: all ## install to PREFIX (default /usr/local), under DESTDIR if set
 	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
