@@ -201,6 +201,41 @@ static void test_bad_numbers(void **state)
     }
 }
 
+/* ---- dense steps before local ones ---------------------------------------- */
+
+/* Changes are counted from the model at which local steps begin: with all steps
+ * sending nothing new, the model must stay where the dense ones have led. */
+static gw_status start_body(gw_comm *c, void *arg)
+{
+    gw_layout *layout = two_tensors();
+    float *x = calloc(2 * N, sizeof *x), *g = x + N;
+    gw_sync *sync;
+
+    PASS_ON(gw_sync_new(&sync, arg, layout, c, NULL));
+    gw_layout_free(layout);
+    PASS_ON(gw_sync_start(sync, x));
+    for (int step = 1; step <= 6; step++) {
+        for (size_t i = 0; i < N; i++)
+            g[i] = step <= 2 ? 1.0f + (float)(i % 7) : 0.0f;
+        PASS_ON(gw_sync_gradient(sync, g));
+        for (size_t i = 0; i < N; i++)
+            x[i] -= g[i];
+        PASS_ON(gw_sync_model(sync, x));
+    }
+    for (size_t i = 0; i < N; i++)
+        REQUIRE(x[i] == -2.0f * (1.0f + (float)(i % 7)), "%zu: %g", i, (double)x[i]);
+    gw_sync_free(sync);
+    free(x);
+    return GW_OK;
+}
+
+static void test_start(void **state)
+{
+    (void)state;
+    assert_run_ok(ranks_run(RANKS_THREADS, 3, start_body, "local:2,start=2+topk:0.01"));
+    assert_run_ok(ranks_run(RANKS_THREADS, 3, start_body, "local:2,start=2"));
+}
+
 /* ---- memory ------------------------------------------------------------- */
 
 static gw_status memory_body(gw_comm *c, void *arg)
@@ -254,8 +289,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layout),      cmocka_unit_test(test_bad_layouts),
         cmocka_unit_test(test_averages),    cmocka_unit_test(test_mismatch),
-        cmocka_unit_test(test_bad_numbers), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_wrong_use),
+        cmocka_unit_test(test_bad_numbers), cmocka_unit_test(test_start),
+        cmocka_unit_test(test_memory),      cmocka_unit_test(test_wrong_use),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -251,6 +251,9 @@ gw_status gw_sync_model(gw_sync *s, float *params)
     gw_status st = GW_OK;
 
     GWI_TRY(check_started(s));
+    /* Local steps begin after this one: changes count from here. */
+    if (s->reference != NULL && s->step == s->spec.opt.start)
+        memcpy(s->reference, params, s->layout->floats * sizeof *params);
     if (!s->now.model && !repairs(s) && s->mean == NULL)
         return GW_OK;
     gw_traffic before = enter(s);
