@@ -246,7 +246,7 @@ typedef struct gw_local_options {
     int workers;            /* 1 to 1024 */
     gw_spawn spawn;         /* how gw_local_run() starts them */
     double timeout_seconds; /* without progress; 0 means the default of 60 */
-    size_t ring_bytes;      /* per pair of workers and direction; 0 means 1 MiB */
+    size_t ring_bytes;      /* per pair and direction; 0: 512 KiB, less if many */
     const char *link;       /* as in gw_comm_link(), or NULL */
 } gw_local_options;
 
