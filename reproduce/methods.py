@@ -28,10 +28,10 @@ GRADWIRE = os.environ.get("GRADWIRE", os.path.join(ROOT, "build", "gradwire"))
 TABLE = os.path.join(ROOT, "results", "methods.csv")
 PAGE = os.path.join(ROOT, "docs", "results.md")
 
-METHODS = ["dense", "none", "topk:0.01", "topk:0.001", "gtopk:0.01", "gtopk:0.01,putback=paper",
-           "gtopk:0.001", "gtopk:0.001,putback=paper", "gtopk:0.001+q:4", "drop:0.99",
-           "drop:0.99+2bit", "qsgd:4", "a2sgd", "a2sgd:resync=8", "local:8", "local:grow", "oneshot",
-           "spa:8", "pqasgd:4,8", "pqasgd:8,4"]
+METHODS = ["dense", "none", "a2sgd", "a2sgd:resync=8", "local:8", "local:grow", "oneshot", "spa:8",
+           "pqasgd:4,8", "pqasgd:8,4", "qsgd:4", "topk:0.01", "topk:0.001", "gtopk:0.01",
+           "gtopk:0.01,putback=paper", "gtopk:0.001", "gtopk:0.001,putback=paper", "gtopk:0.001+q:4",
+           "drop:0.99", "drop:0.99+2bit"]
 RATES = (0.1, 0.2, 0.4)  # a half, one and two times dense's
 SEEDS = (1, 2, 3)
 JOBS = [("fashion-mnist", 4), ("mnist", 4), ("fashion-mnist", 8), ("mnist", 8)]

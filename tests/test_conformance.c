@@ -260,9 +260,9 @@ static void test_same_bits_on_every_transport(void **state)
 
     (void)state;
     for (size_t i = 0; i < SPECS; i++) {
-        for (int workers = 3; workers <= 4; workers++) {
-            run(RANKS_THREADS, workers, &(job){specs[i], .steps = 5, .digests = first});
-            run(RANKS_SOCKETS, workers, &(job){specs[i], .steps = 5, .digests = again});
+        for (int workers = 1; workers <= 9; workers++) {
+            run(RANKS_THREADS, workers, &(job){specs[i], .steps = 3, .digests = first});
+            run(RANKS_SOCKETS, workers, &(job){specs[i], .steps = 3, .digests = again});
             assert_memory_equal(first, again, (size_t)workers * sizeof *first);
         }
     }
@@ -272,7 +272,8 @@ static void test_processes(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SPECS; i++)
-        run(RANKS_PROCESSES, 3, &(job){.spec = specs[i], .steps = 5});
+        for (int workers = 1; workers <= 9; workers++)
+            run(RANKS_PROCESSES, workers, &(job){.spec = specs[i], .steps = 3});
 }
 
 static void test_off_equals_dense(void **state)
