@@ -222,6 +222,23 @@ static int run_job(const settings *set, gwt_job *job)
     return gwt_job_summary(job)->stopped ? GWC_STOPPED : GWC_DONE;
 }
 
+/* Sparse methods send entries late, which acts like momentum; more of it on top is
+ * the one default that spoils them. */
+static void hint_at_momentum(const settings *set)
+{
+    const char *sync = set->run.sync;
+    int sparse = strstr(sync, "topk") != NULL || strstr(sync, "drop") != NULL;
+
+    if (set->quiet || !sparse || set->run.momentum == 0 ||
+        strcmp(set->run.optimizer, "sgd") != 0)
+        return;
+    fprintf(
+        stderr,
+        "hint: --momentum %g on top of %s overshoots; try --momentum 0 with a larger "
+        "--lr\n",
+        set->run.momentum, sync);
+}
+
 static int run_train(int argc, char **argv)
 {
     settings set;
@@ -240,6 +257,7 @@ static int run_train(int argc, char **argv)
     st = gwt_job_new(&job, &set.run);
     if (st != GW_OK)
         return code_of(st);
+    hint_at_momentum(&set);
     code = run_job(&set, job);
     gwt_job_free(job);
     return code;

@@ -17,6 +17,8 @@ static gw_status worker(gw_comm *comm, void *spec)
     gw_status st = gw_layout_new(&layout, tensors, 1);
     if (st == GW_OK)
         st = gw_sync_new(&sync, spec, layout, comm, NULL);
+    if (st == GW_OK)
+        st = gw_sync_start(sync, params); /* all begin with worker 0's */
     for (int step = 0; st == GW_OK && step < 400; step++) {
         float x = (float)((step * 7 + gw_comm_rank(comm) * 3) % 10) / 10;
         float error = params[0] * x + params[1] - (2 * x + 1);
@@ -27,6 +29,8 @@ static gw_status worker(gw_comm *comm, void *spec)
         if (st == GW_OK)
             st = gw_sync_model(sync, params); /* for methods that average models */
     }
+    if (st == GW_OK)
+        st = gw_sync_finish(sync, params); /* for methods that average at the end */
     if (st == GW_OK && gw_comm_rank(comm) == 0)
         printf("y = %.2f x + %.2f, %llu bytes sent by worker 0\n", params[0], params[1],
                (unsigned long long)gw_sync_stats(sync).bytes_sent);
