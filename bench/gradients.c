@@ -59,7 +59,7 @@ struct gwb_net {
     const char *source;
     gwt_model *model;
     const gwt_optimizer *sgd;
-    uint8_t *labels;
+    uint32_t *labels;
     size_t batch, next; /* the first sample of the next batch */
 };
 
@@ -87,7 +87,7 @@ static gw_status set_up(gwb_net *net)
     GWI_TRY(gwt_model_new(&net->model, spec, net->data.shape, net->data.classes,
                           net->batch));
     gwt_model_init(net->model, 1);
-    net->labels = gwt_calloc(net->batch, 1, "a batch");
+    net->labels = gwt_calloc(net->batch, sizeof *net->labels, "a batch");
     if (net->labels == NULL)
         return GW_ERR_NOMEM;
     GWI_TRY(gwt_model_warm(net->model, net->batch));
@@ -151,7 +151,8 @@ gw_status gwb_net_step(gwb_net *net, gw_sync *sync)
     float *params = gwt_model_params(net->model), *grad = gwt_model_grad(net->model);
     gwt_score score;
 
-    GWI_TRY(gwt_model_train(net->model, net->labels, net->batch, &score));
+    gwt_pass pass = {.batch = net->batch, .training = 1};
+    GWI_TRY(gwt_model_train(net->model, net->labels, &pass, &score));
     if (sync != NULL)
         GWI_TRY(gw_sync_gradient(sync, grad));
     net->sgd->step(params, grad, NULL, gwt_model_floats(net->model), rate, 0, &plain);

@@ -266,7 +266,7 @@ static void loads_a_directory(void **state)
     const size_t train[3] = {40, 3, 4}, test[3] = {12, 3, 4}, other[3] = {12, 3, 5};
     gwt_data data;
     float x[2 * 12];
-    uint8_t y[2];
+    uint32_t y[2];
     const uint32_t pick[] = {39, 7, 0};
 
     (void)state;

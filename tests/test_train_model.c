@@ -18,7 +18,7 @@
 enum { BATCH = 9, CLASSES = 5 };
 
 static const gwt_shape shape = {1, 3, 7};
-static const uint8_t labels[BATCH] = {0, 1, 2, 3, 4, 0, 2, 4, 1};
+static const uint32_t labels[BATCH] = {0, 1, 2, 3, 4, 0, 2, 4, 1};
 
 static gwt_model *make(const gwt_model_spec *spec, uint64_t seed)
 {
@@ -66,7 +66,9 @@ static void check_tensors(gwt_model *m)
     const gw_tensor *t = gwt_model_tensors(m, &count);
     gwt_score s;
 
-    assert_int_equal(gwt_model_train(m, labels, BATCH, &s), GW_OK);
+    assert_int_equal(
+        gwt_model_train(m, labels, &(gwt_pass){.batch = BATCH, .training = 1}, &s),
+        GW_OK);
     for (size_t i = 0; i < count; i++) {
         const float *g = gwt_model_grad(m) + t[i].offset;
         size_t n = t[i].rows * t[i].cols;
@@ -205,7 +207,9 @@ static void a_step_allocates_nothing(void **state)
     gwt_score s;
 
     (void)state;
-    assert_int_equal(gwt_model_train(m, labels, BATCH, &s), GW_OK);
+    assert_int_equal(
+        gwt_model_train(m, labels, &(gwt_pass){.batch = BATCH, .training = 1}, &s),
+        GW_OK);
     assert_int_equal(gwt_model_score(m, labels, BATCH - 3, &s), GW_OK);
     assert_int_equal(gwt_alloc_count(), before);
     gwt_model_free(m);
@@ -238,7 +242,9 @@ static void nan_is_noticed(void **state)
         int nans = 0;
         for (size_t j = 0; j < BATCH * gwt_shape_floats(shape); j++)
             gwt_model_input(m)[j] = NAN;
-        assert_int_equal(gwt_model_train(m, labels, BATCH, &s), GW_OK);
+        assert_int_equal(
+            gwt_model_train(m, labels, &(gwt_pass){.batch = BATCH, .training = 1}, &s),
+            GW_OK);
         assert_true(isnan(s.loss));
         assert_int_equal(s.correct, 0);
         for (size_t j = 0; j < gwt_model_floats(m); j++)
@@ -251,7 +257,7 @@ static void nan_is_noticed(void **state)
 static void loss_of_known_logits(void **state)
 {
     const float logits[2 * 3] = {0.0f, 0.0f, 0.0f, 1000.0f, -1000.0f, 0.0f};
-    const uint8_t y[2] = {2, 0};
+    const uint32_t y[2] = {2, 0};
     float delta[6];
 
     (void)state;

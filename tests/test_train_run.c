@@ -180,7 +180,7 @@ static gw_status twin_steps(const twin *t, gw_comm *comm, gwt_model *model,
                             gw_sync *sync)
 {
     static _Thread_local uint32_t order[4096];
-    static _Thread_local uint8_t labels[4096];
+    static _Thread_local uint32_t labels[4096];
     const gwt_hyper hyper = {0.0, 0.0};
     float *slot[GWT_SLOTS_MAX] = {NULL, NULL};
     gwt_score score;
@@ -191,7 +191,8 @@ static gw_status twin_steps(const twin *t, gw_comm *comm, gwt_model *model,
             gwt_shard_first(s, gw_comm_workers(comm), gw_comm_rank(comm), t->batch);
         gwt_data_batch(t->data, &t->data->train, order, first, t->batch,
                        gwt_model_input(model), labels);
-        GWT_TRY(gwt_model_train(model, labels, t->batch, &score));
+        gwt_pass pass = {.batch = t->batch, .training = 1, .step = s};
+        GWT_TRY(gwt_model_train(model, labels, &pass, &score));
         GWT_TRY(gw_sync_gradient(sync, gwt_model_grad(model)));
         gwt_optimizer_at(0)->step(gwt_model_params(model), gwt_model_grad(model), slot,
                                   gwt_model_floats(model), 0.1, s, &hyper);

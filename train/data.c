@@ -204,7 +204,7 @@ GWT_VECTOR static void to_floats(float *restrict x, const uint8_t *restrict from
 }
 
 void gwt_data_batch(const gwt_data *data, const gwt_split *split, const uint32_t *pick,
-                    size_t first, size_t count, float *x, uint8_t *y)
+                    size_t first, size_t count, float *x, uint32_t *y)
 {
     size_t n = gwt_shape_floats(data->shape);
 

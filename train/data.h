@@ -57,6 +57,6 @@ gw_status gwt_synthetic_load(gwt_data *out, const char *rest, const char *data_d
 /* Writes count samples of the split to x, one row each, as floats in 0..1, and
  * their labels to y. pick says which; NULL means from `first` on. */
 void gwt_data_batch(const gwt_data *data, const gwt_split *split, const uint32_t *pick,
-                    size_t first, size_t count, float *x, uint8_t *y);
+                    size_t first, size_t count, float *x, uint32_t *y);
 
 #endif

@@ -17,7 +17,7 @@ static gw_status score_range(gwt_score *sum, const gwt_data *data, gwt_model *mo
                              size_t begin, size_t end)
 {
     size_t most = gwt_model_max_batch(model);
-    uint8_t labels[LABELS_CAP];
+    uint32_t labels[LABELS_CAP];
 
     most = most < LABELS_CAP ? most : LABELS_CAP;
     *sum = (gwt_score){0};

@@ -23,14 +23,23 @@ static inline size_t gwt_shape_floats(gwt_shape s)
     return s.channels * s.height * s.width;
 }
 
-/* One parameter tensor, and how it begins: uniform in [-bound, bound]. */
+/* One parameter tensor, and how it begins: uniform in [value - bound, value + bound].
+ */
 typedef struct gwt_param {
     const char *name; /* "weight"; the tensor is called "<layer>.weight" */
     size_t rows, cols;
-    double bound;
+    double bound, value;
 } gwt_param;
 
-enum { GWT_PARAMS_MAX = 4 };
+enum { GWT_PARAMS_MAX = 16 };
+
+/* What every layer is told about the step it is in. Random numbers (dropout) are
+ * drawn from the counters, never from a stream. */
+typedef struct gwt_pass {
+    size_t batch;
+    int training; /* 0: evaluation, which changes no statistics and drops nothing */
+    uint64_t seed, step, worker;
+} gwt_pass;
 
 typedef struct gwt_layer_type gwt_layer_type;
 
@@ -47,12 +56,20 @@ typedef struct gwt_layer_spec {
 typedef struct gwt_layer {
     const gwt_layer_spec *spec;
     gwt_shape in;
+    size_t classes, max_batch;
 
     gwt_shape out;
     size_t params; /* tensors; they lie in param and grad one after the other */
     gwt_param tensor[GWT_PARAMS_MAX];
+    size_t work_floats;  /* what forward() leaves for backward(), besides in and out */
+    size_t stats_floats; /* statistics of the data, averaged over the workers when the
+                            model is evaluated; part of the model, but not trained */
+    size_t carry_floats; /* what goes from one batch to the next (hidden states); each
+                            worker's own */
 
     float *param, *grad;
+    float *work, *stats, *carry; /* zeroed at first */
+    void *engine;                /* open()'s, for close() */
 } gwt_layer;
 
 struct gwt_layer_type {
@@ -62,15 +79,23 @@ struct gwt_layer_type {
      * settings do not fit the input. */
     gw_status (*plan)(gwt_layer *layer);
 
-    /* Computes out from in, for batch samples. */
-    gw_status (*forward)(const gwt_layer *layer, const float *in, float *out,
-                         size_t batch);
+    /* Makes what the layer computes with (engine), once its memory is there. On
+     * failure close() is still called. Optional, like close(). */
+    gw_status (*open)(gwt_layer *layer);
+    void (*close)(gwt_layer *layer);
+
+    /* Sets stats to what they are before the first step. Optional: zeros. */
+    void (*begin)(gwt_layer *layer);
+
+    /* Computes out from in, for the samples of the pass. */
+    gw_status (*forward)(const gwt_layer *layer, const gwt_pass *pass, const float *in,
+                         float *out);
 
     /* From dout, the derivative of the loss by out: sets grad, and din unless it
      * is NULL, as for the first layer. in and out are those of forward(); dout may
      * be overwritten. */
-    gw_status (*backward)(const gwt_layer *layer, const float *in, const float *out,
-                          float *dout, float *din, size_t batch);
+    gw_status (*backward)(const gwt_layer *layer, const gwt_pass *pass, const float *in,
+                          const float *out, float *dout, float *din);
 };
 
 extern const gwt_layer_type gwt_layer_dense;

@@ -27,8 +27,8 @@ static gw_status plan_dense(gwt_layer *layer)
     double fan = layer->spec->relu ? (double)in : (double)(in + out);
     layer->out = (gwt_shape){out, 1, 1};
     layer->params = 2;
-    layer->tensor[0] = (gwt_param){"weight", out, in, sqrt(6.0 / fan)};
-    layer->tensor[1] = (gwt_param){"bias", 1, out, 0.0};
+    layer->tensor[0] = (gwt_param){"weight", out, in, sqrt(6.0 / fan), 0.0};
+    layer->tensor[1] = (gwt_param){"bias", 1, out, 0.0, 0.0};
     return GW_OK;
 }
 
@@ -51,9 +51,10 @@ GWT_VECTOR static void add_bias_relu(float *restrict out, const float *restrict 
         }
 }
 
-static gw_status forward_dense(const gwt_layer *layer, const float *in, float *out,
-                               size_t batch)
+static gw_status forward_dense(const gwt_layer *layer, const gwt_pass *pass,
+                               const float *in, float *out)
 {
+    size_t batch = pass->batch;
     size_t ni = gwt_shape_floats(layer->in), no = layer->out.channels;
     const float *weight = layer->param, *bias = layer->param + no * ni;
 
@@ -91,9 +92,11 @@ GWT_VECTOR static void sum_columns_relu(float *restrict sum, float *restrict d,
         }
 }
 
-static gw_status backward_dense(const gwt_layer *layer, const float *in,
-                                const float *out, float *dout, float *din, size_t batch)
+static gw_status backward_dense(const gwt_layer *layer, const gwt_pass *pass,
+                                const float *in, const float *out, float *dout,
+                                float *din)
 {
+    size_t batch = pass->batch;
     size_t ni = gwt_shape_floats(layer->in), no = layer->out.channels;
     float *dweight = layer->grad, *dbias = layer->grad + no * ni;
 

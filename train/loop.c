@@ -39,7 +39,7 @@ typedef struct worker {
     float *slot[GWT_SLOTS_MAX]; /* in state: params floats each */
     float *average;             /* in state, or NULL if models stay equal */
     uint32_t *order;            /* samples of the epoch, as they come */
-    uint8_t *labels;            /* of the batch */
+    uint32_t *labels;           /* of the batch */
     FILE *metrics;              /* rank 0 only */
 
     gwt_summary so_far;
@@ -99,7 +99,7 @@ static gw_status make_buffers(worker *w)
 
     w->state = gwt_calloc(vectors * n, sizeof *w->state, "the optimizer's state");
     w->order = gwt_calloc(w->job->data.train.count, sizeof *w->order, "the order");
-    w->labels = gwt_calloc((size_t)w->job->config.batch, 1, "a batch");
+    w->labels = gwt_calloc((size_t)w->job->config.batch, sizeof *w->labels, "a batch");
     if (w->state == NULL || w->order == NULL || w->labels == NULL)
         return GW_ERR_NOMEM;
     for (size_t i = 0; i < slots; i++)
@@ -259,7 +259,12 @@ static gw_status compute_gradient(worker *w, uint64_t t, gwt_score *score)
                     t / job->epoch_steps);
     gwt_data_batch(&job->data, &job->data.train, w->order, first, batch,
                    gwt_model_input(w->model), w->labels);
-    return gwt_model_train(w->model, w->labels, batch, score);
+    gwt_pass pass = {.batch = batch,
+                     .training = 1,
+                     .seed = job->config.seed,
+                     .step = t,
+                     .worker = (uint64_t)gw_comm_rank(w->comm)};
+    return gwt_model_train(w->model, w->labels, &pass, score);
 }
 
 static void apply_gradient(worker *w, uint64_t t)

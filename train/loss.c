@@ -34,7 +34,7 @@ static double softmax_row(const float *x, size_t n, size_t label, float scale,
     return log((double)sum) - (double)at_label;
 }
 
-gwt_score gwt_softmax_loss(const float *logits, const uint8_t *labels, size_t batch,
+gwt_score gwt_softmax_loss(const float *logits, const uint32_t *labels, size_t batch,
                            size_t classes, float *delta)
 {
     gwt_score score = {.count = batch};

@@ -17,7 +17,7 @@ typedef struct gwt_score {
 /* Scores logits (batch x classes) against labels, each below classes. Unless
  * delta is NULL it receives the derivative of the batch's MEAN loss by the logits
  * (batch x classes; may be logits itself). */
-gwt_score gwt_softmax_loss(const float *logits, const uint8_t *labels, size_t batch,
+gwt_score gwt_softmax_loss(const float *logits, const uint32_t *labels, size_t batch,
                            size_t classes, float *delta);
 
 #endif

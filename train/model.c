@@ -6,8 +6,11 @@
  *
  *     params    n            the flat vector that is trained
  *     grad      n            its gradient, same layout
+ *     stats     s, then      statistics of all layers, then
+ *     carry     c            what they carry from batch to batch
  *     act[0]    B x input    the batch, filled by the caller
  *     act[l]    B x out(l)   what layer l made of it
+ *     work      per layer    what its forward leaves for its backward
  *     delta[2]  B x widest   derivatives by the output and the input of the layer
  *                            that backward has reached, swapped from layer to layer
  */
@@ -19,14 +22,14 @@
 enum { LAYERS_MAX = 128, TENSOR_NAME_CAP = 48, LINE_FLOATS = 16 };
 
 struct gwt_model {
-    size_t layers, tensors, floats, max_batch, classes;
+    size_t layers, tensors, floats, stats_floats, carry_floats, max_batch, classes;
     gwt_layer layer[LAYERS_MAX];
     gw_tensor tensor[LAYERS_MAX * GWT_PARAMS_MAX];
-    double bound[LAYERS_MAX * GWT_PARAMS_MAX];
+    double bound[LAYERS_MAX * GWT_PARAMS_MAX], value[LAYERS_MAX * GWT_PARAMS_MAX];
     char name[LAYERS_MAX * GWT_PARAMS_MAX][TENSOR_NAME_CAP];
     gwt_layer_spec spec[LAYERS_MAX];
 
-    float *params, *grad;
+    float *params, *grad, *kept;
     float *act[LAYERS_MAX + 1];
     float *delta[2];
     float *arena;
@@ -40,6 +43,7 @@ static void add_tensors(gwt_model *m, const gwt_layer *layer)
         snprintf(m->name[t], TENSOR_NAME_CAP, "%s.%s", layer->spec->name, p->name);
         m->tensor[t] = (gw_tensor){m->name[t], m->floats, p->rows, p->cols};
         m->bound[t] = p->bound;
+        m->value[t] = p->value;
         m->floats += p->rows * p->cols;
     }
 }
@@ -54,10 +58,19 @@ static gw_status plan(gwt_model *m, const gwt_model_spec *spec, gwt_shape in)
             m->spec[l].units = m->classes;
         layer->spec = &m->spec[l];
         layer->in = in;
+        layer->classes = m->classes;
+        layer->max_batch = m->max_batch;
         GWT_TRY(layer->spec->type->plan(layer));
         add_tensors(m, layer);
+        m->stats_floats += layer->stats_floats;
+        m->carry_floats += layer->carry_floats;
         in = layer->out;
     }
+    if (gwt_shape_floats(in) % m->classes != 0)
+        return gw_fail(GW_ERR_ARG,
+                       "model %s ends with %zu outputs, but there are %zu "
+                       "classes",
+                       spec->name, gwt_shape_floats(in), m->classes);
     return GW_OK;
 }
 
@@ -80,11 +93,13 @@ static size_t widest(const gwt_model *m)
 
 static size_t arena_floats(const gwt_model *m)
 {
-    size_t total = 2 * lines(m->floats) + 2 * lines(m->max_batch * widest(m)) +
+    size_t total = 2 * lines(m->floats) + lines(m->stats_floats + m->carry_floats) +
+                   2 * lines(m->max_batch * widest(m)) +
                    lines(m->max_batch * gwt_shape_floats(m->layer[0].in));
 
     for (size_t l = 0; l < m->layers; l++)
-        total += lines(m->max_batch * gwt_shape_floats(m->layer[l].out));
+        total += lines(m->max_batch * gwt_shape_floats(m->layer[l].out)) +
+                 lines(m->layer[l].work_floats);
     return total;
 }
 
@@ -96,16 +111,32 @@ static float *carve(float **at, size_t floats)
     return block;
 }
 
+/* Where each layer's statistics and carried values lie. */
+static void share_kept(gwt_model *m)
+{
+    float *stats = m->kept, *carry = m->kept + m->stats_floats;
+
+    for (size_t l = 0; l < m->layers; l++) {
+        m->layer[l].stats = stats;
+        m->layer[l].carry = carry;
+        stats += m->layer[l].stats_floats;
+        carry += m->layer[l].carry_floats;
+    }
+}
+
 static void lay_out(gwt_model *m)
 {
     float *at = m->arena, *param, *grad;
 
     param = m->params = carve(&at, m->floats);
     grad = m->grad = carve(&at, m->floats);
+    m->kept = carve(&at, m->stats_floats + m->carry_floats);
+    share_kept(m);
     m->act[0] = carve(&at, m->max_batch * gwt_shape_floats(m->layer[0].in));
     for (size_t l = 0; l < m->layers; l++) {
         gwt_layer *layer = &m->layer[l];
         m->act[l + 1] = carve(&at, m->max_batch * gwt_shape_floats(layer->out));
+        layer->work = carve(&at, layer->work_floats);
         layer->param = param;
         layer->grad = grad;
         for (size_t i = 0; i < layer->params; i++) {
@@ -115,6 +146,14 @@ static void lay_out(gwt_model *m)
     }
     m->delta[0] = carve(&at, m->max_batch * widest(m));
     m->delta[1] = carve(&at, m->max_batch * widest(m));
+}
+
+static gw_status open_layers(gwt_model *m)
+{
+    for (size_t l = 0; l < m->layers; l++)
+        if (m->layer[l].spec->type->open != NULL)
+            GWT_TRY(m->layer[l].spec->type->open(&m->layer[l]));
+    return GW_OK;
 }
 
 gw_status gwt_model_new(gwt_model **out, const gwt_model_spec *spec, gwt_shape in,
@@ -138,6 +177,9 @@ gw_status gwt_model_new(gwt_model **out, const gwt_model_spec *spec, gwt_shape i
         goto fail;
     }
     lay_out(m);
+    st = open_layers(m);
+    if (st != GW_OK)
+        goto fail;
     *out = m;
     return GW_OK;
 
@@ -150,6 +192,9 @@ void gwt_model_free(gwt_model *model)
 {
     if (model == NULL)
         return;
+    for (size_t l = 0; l < model->layers; l++)
+        if (model->layer[l].spec->type->close != NULL)
+            model->layer[l].spec->type->close(&model->layer[l]);
     gwt_free(model->arena);
     gwt_free(model);
 }
@@ -163,9 +208,13 @@ void gwt_model_init(gwt_model *model, uint64_t seed)
             /* 24 bits are exact in a float: k + 1/2 in units of 2^-23, less 1. */
             uint64_t bits = gwt_random(seed, GWT_STREAM_INIT, t, i) >> 40;
             double unit = ((double)bits + 0.5) * 0x1p-23 - 1.0;
-            x[i] = (float)(model->bound[t] * unit);
+            x[i] = (float)(model->value[t] + model->bound[t] * unit);
         }
     }
+    memset(model->kept, 0, (model->stats_floats + model->carry_floats) * sizeof(float));
+    for (size_t l = 0; l < model->layers; l++)
+        if (model->layer[l].spec->type->begin != NULL)
+            model->layer[l].spec->type->begin(&model->layer[l]);
 }
 
 size_t gwt_model_floats(const gwt_model *model)
@@ -189,6 +238,24 @@ const gw_tensor *gwt_model_tensors(const gwt_model *model, size_t *count)
     return model->tensor;
 }
 
+float *gwt_model_stats(gwt_model *model, size_t *floats)
+{
+    *floats = model->stats_floats;
+    return model->kept;
+}
+
+float *gwt_model_carry(gwt_model *model, size_t *floats)
+{
+    *floats = model->carry_floats;
+    return model->kept + model->stats_floats;
+}
+
+float *gwt_model_kept(gwt_model *model, size_t *floats)
+{
+    *floats = model->stats_floats + model->carry_floats;
+    return model->kept;
+}
+
 float *gwt_model_input(gwt_model *model)
 {
     return model->act[0];
@@ -199,24 +266,29 @@ size_t gwt_model_max_batch(const gwt_model *model)
     return model->max_batch;
 }
 
-static gw_status forward(gwt_model *m, size_t batch)
+size_t gwt_model_outputs(const gwt_model *model)
+{
+    return gwt_shape_floats(model->layer[model->layers - 1].out) / model->classes;
+}
+
+static gw_status forward(gwt_model *m, const gwt_pass *pass)
 {
     for (size_t l = 0; l < m->layers; l++) {
         const gwt_layer *layer = &m->layer[l];
-        GWT_TRY(layer->spec->type->forward(layer, m->act[l], m->act[l + 1], batch));
+        GWT_TRY(layer->spec->type->forward(layer, pass, m->act[l], m->act[l + 1]));
     }
     return GW_OK;
 }
 
 /* Begins with the derivative by the logits in delta[0]. */
-static gw_status backward(gwt_model *m, size_t batch)
+static gw_status backward(gwt_model *m, const gwt_pass *pass)
 {
     float *dout = m->delta[0], *din = m->delta[1];
 
     for (size_t l = m->layers; l-- > 0;) {
         const gwt_layer *layer = &m->layer[l];
-        GWT_TRY(layer->spec->type->backward(layer, m->act[l], m->act[l + 1], dout,
-                                            l == 0 ? NULL : din, batch));
+        GWT_TRY(layer->spec->type->backward(layer, pass, m->act[l], m->act[l + 1], dout,
+                                            l == 0 ? NULL : din));
         float *swap = dout;
         dout = din;
         din = swap;
@@ -224,29 +296,48 @@ static gw_status backward(gwt_model *m, size_t batch)
     return GW_OK;
 }
 
-gw_status gwt_model_train(gwt_model *model, const uint8_t *labels, size_t batch,
-                          gwt_score *score)
+static gwt_score loss_of(gwt_model *m, const uint32_t *labels, size_t batch,
+                         float *delta)
 {
-    GWT_TRY(forward(model, batch));
-    *score = gwt_softmax_loss(model->act[model->layers], labels, batch, model->classes,
-                              model->delta[0]);
-    return backward(model, batch);
+    return gwt_softmax_loss(m->act[m->layers], labels, batch * gwt_model_outputs(m),
+                            m->classes, delta);
 }
 
-gw_status gwt_model_score(gwt_model *model, const uint8_t *labels, size_t batch,
+gw_status gwt_model_train(gwt_model *model, const uint32_t *labels,
+                          const gwt_pass *pass, gwt_score *score)
+{
+    GWT_TRY(forward(model, pass));
+    *score = loss_of(model, labels, pass->batch, model->delta[0]);
+    return backward(model, pass);
+}
+
+gw_status gwt_model_score(gwt_model *model, const uint32_t *labels, size_t batch,
                           gwt_score *score)
 {
-    GWT_TRY(forward(model, batch));
-    *score = gwt_softmax_loss(model->act[model->layers], labels, batch, model->classes,
-                              NULL);
+    GWT_TRY(forward(model, &(gwt_pass){.batch = batch}));
+    *score = loss_of(model, labels, batch, NULL);
     return GW_OK;
 }
 
+/* What the pass leaves in the layers is undone: it was none of the training. */
 gw_status gwt_model_warm(gwt_model *model, size_t batch)
 {
-    float *logits = model->act[model->layers];
+    size_t kept = model->stats_floats + model->carry_floats;
+    size_t outputs = gwt_model_outputs(model) * model->classes;
+    gwt_pass pass = {.batch = batch, .training = 1};
+    float *saved = gwt_calloc(kept + 1, sizeof *saved, "a model's statistics");
+    gw_status st;
 
-    GWT_TRY(forward(model, batch));
-    memcpy(model->delta[0], logits, batch * model->classes * sizeof *logits);
-    return backward(model, batch);
+    if (saved == NULL)
+        return GW_ERR_NOMEM;
+    memcpy(saved, model->kept, kept * sizeof *saved);
+    st = forward(model, &pass);
+    if (st == GW_OK) {
+        memcpy(model->delta[0], model->act[model->layers],
+               batch * outputs * sizeof *saved);
+        st = backward(model, &pass);
+    }
+    memcpy(model->kept, saved, kept * sizeof *saved);
+    gwt_free(saved);
+    return st;
 }

@@ -40,19 +40,30 @@ float *gwt_model_params(gwt_model *model);
 float *gwt_model_grad(gwt_model *model);
 const gw_tensor *gwt_model_tensors(const gwt_model *model, size_t *count);
 
+/* What belongs to the model but is not trained: statistics of the data, which are
+ * averaged over the workers when it is evaluated, and what layers carry from one
+ * batch to the next, which is each worker's own. Both in one vector, statistics
+ * first. */
+float *gwt_model_stats(gwt_model *model, size_t *floats);
+float *gwt_model_carry(gwt_model *model, size_t *floats);
+float *gwt_model_kept(gwt_model *model, size_t *floats);
+
 /* Where the caller puts its batch: max_batch x floats of a sample. */
 float *gwt_model_input(gwt_model *model);
 size_t gwt_model_max_batch(const gwt_model *model);
 
-/* Scores the first batch samples of the input. gwt_model_train() also sets the
- * gradient of their mean loss. */
-gw_status gwt_model_train(gwt_model *model, const uint8_t *labels, size_t batch,
-                          gwt_score *score);
-gw_status gwt_model_score(gwt_model *model, const uint8_t *labels, size_t batch,
+/* How many labels a sample has: one, or one per token of a text. */
+size_t gwt_model_outputs(const gwt_model *model);
+
+/* Scores the first samples of the input against their labels. gwt_model_train()
+ * also sets the gradient of their mean loss; pass->training is 1 for it. */
+gw_status gwt_model_train(gwt_model *model, const uint32_t *labels,
+                          const gwt_pass *pass, gwt_score *score);
+gw_status gwt_model_score(gwt_model *model, const uint32_t *labels, size_t batch,
                           gwt_score *score);
 
 /* Goes through one step of that batch with whatever is in the input, so that the
- * engine has made its preparations before the first real one. */
+ * engine has made its preparations before the first real one. GW_ERR_NOMEM. */
 gw_status gwt_model_warm(gwt_model *model, size_t batch);
 
 #endif
