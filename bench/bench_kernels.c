@@ -229,6 +229,17 @@ static void choose_tools(void *arg)
     gwi_select_use(&a->tools->select);
 }
 
+/* Races the two. The tools of both lie on the caller's stack, so the usual ones are
+ * put back before it returns. */
+static gwb_race_result race(const gwb_settings *set, const gwb_contender *one,
+                            const gwb_contender *limit)
+{
+    gwb_race_result result = gwb_race(set, one, limit);
+
+    gwi_select_use(NULL);
+    return result;
+}
+
 static void prepare(arm *a, int quick)
 {
     if (!isnan(a->kernel->density))
@@ -271,7 +282,7 @@ static void measure(gwb_sheet *sheet, const kernel *k, gwb_lab *lab)
     prepare(&a, sheet->set->quick);
     /* Not the same gradient right after the kernel, out of its cache. */
     b.step = a.step + lab->steps / 2;
-    gwb_race_result result = gwb_race(sheet->set, &one, &limit);
+    gwb_race_result result = race(sheet->set, &one, &limit);
     gwb_row_race(&row, &result, k->bytes * (double)lab->n);
     row.limit = limit_name(k->limit);
     row.target = target_of(k, lab->n, sheet->set->threads);
@@ -293,7 +304,7 @@ static void measure_isa(gwb_sheet *sheet, const kernel *k, gwb_lab *lab)
     b.tools = &more;
     b.step = a.step + lab->steps / 2;
     limit.arg = &b;
-    gwb_race_result result = gwb_race(sheet->set, &one, &limit);
+    gwb_race_result result = race(sheet->set, &one, &limit);
     gwb_row_race(&row, &result, k->bytes * (double)lab->n);
     row.limit = more.isa;
     row.isa = less.isa;
@@ -331,7 +342,6 @@ static gw_status run_on(gwb_sheet *sheet, unsigned on, gwb_origin origin, size_t
     for (size_t i = 0; i < COUNT(kernels); i++)
         if (on == ON_N && (kernels[i].on & on))
             measure_isa(sheet, &kernels[i], lab);
-    gwi_select_use(NULL);
     gwb_lab_free(lab);
     return GW_OK;
 }
