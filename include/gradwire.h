@@ -216,6 +216,12 @@ GW_API gw_status gw_barrier(gw_comm *comm);
 /* Copies len bytes at buf from worker root to all. */
 GW_API gw_status gw_broadcast(gw_comm *comm, void *buf, size_t len, int root);
 
+/* Copies len bytes from `out` of worker `from` to `in` of worker `to`, for what only
+ * two have to do with each other: the others need not call it, and return at once if
+ * they do. out is looked at on `from` only, in on `to` only; both give the same len. */
+GW_API gw_status gw_transfer(gw_comm *comm, int from, const void *out, int to, void *in,
+                             size_t len);
+
 /* Replaces x (n floats) by its sum over the workers. */
 GW_API gw_status gw_allreduce(gw_comm *comm, float *x, size_t n);
 
@@ -414,6 +420,13 @@ GW_API gw_status gw_sync_save(const gw_sync *sync, void *state, size_t cap);
  * unchanged. */
 GW_API gw_status gw_sync_load(gw_sync *sync, const void *const *states,
                               const size_t *lens, size_t count);
+
+/* The same with one state after the other, i = 0, 1, ... count - 1, for those who do
+ * not want to hold all of them at once. If count is the number of workers, each needs
+ * only its own, i = rank, and returns at once for the others, which may be NULL. After
+ * a failure sync holds part of the states: free it. */
+GW_API gw_status gw_sync_load_one(gw_sync *sync, const void *state, size_t len,
+                                  size_t i, size_t count);
 
 #ifdef __cplusplus
 }

@@ -257,6 +257,39 @@ static void test_broadcast(void **state)
     over_kinds(broadcast_body, (task){0});
 }
 
+/* Every pair in both directions, with lengths from nothing to more than a ring. */
+static gw_status transfer_body(gw_comm *c, void *arg)
+{
+    static const size_t lens[] = {0, 1, 1000, 3000000};
+    uint8_t *out = malloc(3000000), *in = malloc(3000000);
+    int p = gw_comm_workers(c), own = gw_comm_rank(c);
+
+    (void)arg;
+    REQUIRE(gw_transfer(c, 0, out, p, in, 1) == GW_ERR_ARG, "sent to nobody");
+    for (int pair = 0; pair < p * p; pair++) {
+        int from = pair / p, to = pair % p;
+        size_t len = lens[pair % 4];
+        memset(out, 1 + own, 3000000);
+        memset(in, 0, 3000000);
+        PASS_ON(gw_transfer(c, from, out, to, in, len));
+        for (size_t i = 0; i < 3000000; i += i < len ? 1 : 4096)
+            REQUIRE(in[i] == (own == to && i < len ? 1 + from : 0),
+                    "%d to %d, byte %zu", from, to, i);
+    }
+    free(out);
+    free(in);
+    return GW_OK;
+}
+
+static void test_transfer(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 4; p++) {
+        assert_run_ok(ranks_run(RANKS_THREADS, p, transfer_body, NULL));
+        assert_run_ok(ranks_run(RANKS_PROCESSES, p, transfer_body, NULL));
+    }
+}
+
 static void test_barrier(void **state)
 {
     (void)state;
@@ -375,7 +408,7 @@ int main(void)
         cmocka_unit_test(test_reduce_scatter), cmocka_unit_test(test_allgather),
         cmocka_unit_test(test_broadcast),      cmocka_unit_test(test_barrier),
         cmocka_unit_test(test_notes),          cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_steady),
+        cmocka_unit_test(test_steady),         cmocka_unit_test(test_transfer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,6 +64,27 @@ static gw_status save_body(gw_comm *c, void *arg)
     return GW_OK;
 }
 
+/* States that come one after the other lead to the same as all at once. */
+static gw_status same_one_by_one(gw_comm *c, const gw_sync *all, const move *m)
+{
+    uint8_t *states = malloc(2 * m->len);
+    gw_sync *s;
+
+    PASS_ON(model_sync(&s, c, m->spec, GW_NONFINITE_STOP));
+    for (int r = 0; r < m->saved; r++) {
+        int own = m->saved != gw_comm_workers(c) || r == gw_comm_rank(c);
+        PASS_ON(gw_sync_load_one(s, own ? m->states + (size_t)r * m->len : NULL, m->len,
+                                 (size_t)r, (size_t)m->saved));
+    }
+    REQUIRE(gw_sync_load_one(s, m->states, m->len, 4, 4) == GW_ERR_ARG, "state 4 of 4");
+    PASS_ON(gw_sync_save(all, states, m->len));
+    PASS_ON(gw_sync_save(s, states + m->len, m->len));
+    REQUIRE(memcmp(states, states + m->len, m->len) == 0, "%s: differs", m->spec);
+    gw_sync_free(s);
+    free(states);
+    return GW_OK;
+}
+
 static gw_status load_body(gw_comm *c, void *arg)
 {
     move *m = arg;
@@ -82,6 +103,7 @@ static gw_status load_body(gw_comm *c, void *arg)
     PASS_ON(sum_residuals(c, s, &mass));
     REQUIRE(fabs(mass - m->mass) < 1e-3 * (1 + fabs(m->mass)), "%s: %g became %g",
             m->spec, m->mass, mass);
+    PASS_ON(same_one_by_one(c, s, m));
     for (int t = 4; t <= 6; t++)
         PASS_ON(step(c, s, x, x + N, t));
     gw_sync_free(s);

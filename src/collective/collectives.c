@@ -77,6 +77,24 @@ gw_status gw_broadcast(gw_comm *c, void *buf, size_t len, int root)
     return gwi_comm_break(c, GW_ERR_DATA);
 }
 
+gw_status gw_transfer(gw_comm *c, int from, const void *out, int to, void *in,
+                      size_t len)
+{
+    if (from < 0 || from >= c->workers || to < 0 || to >= c->workers)
+        return gw_fail(GW_ERR_ARG, "%d or %d is not one of %d workers", from, to,
+                       c->workers);
+    if (c->rank == from && c->rank == to && len > 0)
+        memmove(in, out, len);
+    if (from == to || (c->rank != from && c->rank != to))
+        return GW_OK;
+    if (c->rank == from) {
+        GWI_TRY(gwi_send(c, &c->ops[0], to, out, len));
+        return gwi_wait(c, &c->ops[0]);
+    }
+    GWI_TRY(gwi_recv(c, &c->ops[0], from, in, len));
+    return gwi_wait_exactly(c, &c->ops[0], len);
+}
+
 gw_status gwi_broadcast_message(gw_comm *c, void *buf, size_t cap, size_t *len)
 {
     return spread(c, buf, cap, len, 0);

@@ -128,6 +128,11 @@ static gw_status check_state(const gw_sync *s, const uint8_t *state, size_t len,
     return GW_OK;
 }
 
+static uint64_t step_of(const void *state)
+{
+    return get_word((const uint8_t *)state + 24);
+}
+
 static gw_status check_states(const gw_sync *s, const void *const *states,
                               const size_t *lens, size_t count)
 {
@@ -135,8 +140,7 @@ static gw_status check_states(const gw_sync *s, const void *const *states,
         return gw_fail(GW_ERR_ARG, "there is no state to load");
     for (size_t i = 0; i < count; i++) {
         GWI_TRY(check_state(s, states[i], lens[i], i));
-        if (get_word((const uint8_t *)states[i] + 24) !=
-            get_word((const uint8_t *)states[0] + 24))
+        if (step_of(states[i]) != step_of(states[0]))
             return gw_fail(GW_ERR_DATA, "state %zu is of another step than state 0", i);
     }
     return GW_OK;
@@ -169,46 +173,72 @@ static void add_floats(float *v, const uint8_t *bytes, size_t n, float scale)
     }
 }
 
-/* How old worker w's vector counts for this worker: memories (0, 1) of workers w,
- * w + P, ... are added up, a common model (2) is anybody's, means (3) are averaged. */
+/* How old worker w's vector counts for this worker, when their number has changed:
+ * memories (0, 1) of workers w, w + P, ... are added up, a common model (2) is
+ * anybody's, means (3) are averaged. */
 static float share(const gw_sync *s, int vector, size_t w, size_t count)
 {
     size_t p = (size_t)s->comm->workers, own = (size_t)s->comm->rank;
 
+    if (count == p)
+        return 1.0f;
     if (vector == 2)
         return w == 0 ? 1.0f : 0.0f;
-    if (vector == 3 && count != p)
+    if (vector == 3)
         return 1.0f / (float)count;
     return w % p == own ? 1.0f : 0.0f;
 }
 
-static void load_vector(gw_sync *s, int vector, size_t at, float *v,
-                        const void *const *states, size_t count)
+/* Adds old worker w's vectors to what there is; the first to be added sets them. */
+static void take_over(gw_sync *s, const uint8_t *state, size_t w, size_t count)
 {
-    size_t n = s->layout->floats;
+    size_t at = HEADER_LEN, n = s->layout->floats;
+    bool first = w == 0 || count == (size_t)s->comm->workers;
+    float *v[VECTORS];
 
-    memset(v, 0, n * sizeof *v);
-    for (size_t w = 0; w < count; w++) {
-        float scale = share(s, vector, w, count);
-        if (scale != 0)
-            add_floats(v, (const uint8_t *)states[w] + at, n, scale);
+    if (first)
+        load_words(s, state);
+    vectors_of(s, v);
+    for (int i = 0; i < VECTORS; i++) {
+        float scale = share(s, i, w, count);
+        if (v[i] == NULL)
+            continue;
+        if (first)
+            memset(v[i], 0, n * sizeof *v[i]);
+        /* A copy is exact, where a sum makes 0 of -0. */
+        if (first && scale == 1.0f)
+            gwi_wire_get_f32(v[i], state + at, n);
+        else if (scale != 0)
+            add_floats(v[i], state + at, n, scale);
+        at += vector_len(s);
     }
+}
+
+static bool has_use_for(const gw_sync *s, size_t w, size_t count)
+{
+    return count != (size_t)s->comm->workers || w == (size_t)s->comm->rank;
 }
 
 gw_status gw_sync_load(gw_sync *s, const void *const *states, const size_t *lens,
                        size_t count)
 {
-    size_t at = HEADER_LEN, own = (size_t)s->comm->rank;
-    float *v[VECTORS];
-
     GWI_TRY(check_states(s, states, lens, count));
-    load_words(s, states[count == (size_t)s->comm->workers ? own : 0]);
-    vectors_of(s, v);
-    for (int i = 0; i < VECTORS; i++) {
-        if (v[i] == NULL)
-            continue;
-        load_vector(s, i, at, v[i], states, count);
-        at += vector_len(s);
-    }
+    for (size_t i = 0; i < count; i++)
+        if (has_use_for(s, i, count))
+            take_over(s, states[i], i, count);
+    return GW_OK;
+}
+
+gw_status gw_sync_load_one(gw_sync *s, const void *state, size_t len, size_t i,
+                           size_t count)
+{
+    if (i >= count)
+        return gw_fail(GW_ERR_ARG, "there is no state %zu of %zu", i, count);
+    if (!has_use_for(s, i, count))
+        return GW_OK;
+    GWI_TRY(check_state(s, state, len, i));
+    if (i > 0 && count != (size_t)s->comm->workers && step_of(state) != s->step)
+        return gw_fail(GW_ERR_DATA, "state %zu is of another step than state 0", i);
+    take_over(s, state, i, count);
     return GW_OK;
 }
