@@ -9,9 +9,9 @@
  * log is in none of them, only in wall_s. */
 #define _GNU_SOURCE
 #include "compute.h"
-#include "job.h"
 #include "json.h"
 #include "shuffle.h"
+#include "worker.h"
 
 #include <errno.h>
 #include <math.h>
@@ -23,34 +23,8 @@
  * slow. */
 enum { EVAL_BATCH = 128 };
 
-/* A mean that is being gathered. */
-typedef struct mean {
-    double sum, count;
-} mean;
-
-typedef struct worker {
-    const gwt_job *job;
-    gw_comm *comm;
-    gwt_model *model;
-    gw_layout *layout;
-    gw_sync *sync;
-
-    float *state;               /* slots of the optimizer, then the average */
-    float *slot[GWT_SLOTS_MAX]; /* in state: params floats each */
-    float *average;             /* in state, or NULL if models stay equal */
-    uint32_t *order;            /* samples of the epoch, as they come */
-    uint32_t *labels;           /* of the batch */
-    FILE *metrics;              /* rank 0 only */
-
-    gwt_summary so_far;
-    gwt_verdict verdict;
-    uint64_t applied;      /* steps that were not skipped */
-    uint64_t evaluated_at; /* step of the last evaluation, 0: none */
-    double lr;             /* of the last step */
-    mean logged, epoch;    /* losses since the last record, in this epoch */
-    double began, mark;    /* when the run and the current interval began */
-    uint64_t mark_step;
-} worker;
+typedef gwt_life worker;
+typedef gwt_mean mean;
 
 /* ---- setting up ------------------------------------------------------------ */
 
@@ -254,9 +228,11 @@ static gw_status compute_gradient(worker *w, uint64_t t, gwt_score *score)
     size_t first =
         gwt_shard_first(in_epoch, job->config.workers, gw_comm_rank(w->comm), batch);
 
-    if (in_epoch == 0)
+    if (w->shuffled != 1 + t / job->epoch_steps) {
+        w->shuffled = 1 + t / job->epoch_steps;
         gwt_shuffle(w->order, job->data.train.count, job->config.seed,
                     t / job->epoch_steps);
+    }
     gwt_data_batch(&job->data, &job->data.train, w->order, first, batch,
                    gwt_model_input(w->model), w->labels);
     gwt_pass pass = {.batch = batch,
