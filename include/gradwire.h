@@ -177,6 +177,18 @@ typedef struct gw_comm_options {
 GW_API gw_status gw_comm_new(gw_comm **out, const gw_transport *table, void *ctx,
                              int rank, int workers, const gw_comm_options *opt);
 
+/* Makes a comm over stream sockets that the caller has connected (TCP between
+ * machines, or socketpairs): fds[r] leads to worker r, whose comm has the other end;
+ * fds[rank] is not looked at. hosts[r], copied, names worker r's host in messages;
+ * hosts, its entries and opt may be NULL. On success the sockets belong to the comm,
+ * which closes them in gw_comm_free(): what a worker has sent still arrives, and the
+ * others are told that it ended in order. A worker that dies is noticed by all
+ * others as soon as they wait for anything. On failure *out is NULL and the sockets
+ * stay the caller's. GW_ERR_ARG, GW_ERR_NOMEM. */
+GW_API gw_status gw_comm_sockets(gw_comm **out, const int *fds,
+                                 const char *const *hosts, int rank, int workers,
+                                 const gw_comm_options *opt);
+
 /* Makes this comm behave as if every worker were a host on a network like
  * "1gbit,50us": each has a full-duplex interface of that rate, shared by its
  * sends and, the other way, by its receives, and every message takes that long
@@ -374,6 +386,11 @@ GW_API int gw_sync_overlaps(const gw_sync *sync);
  * optimizer's step, by what this worker continues from; others return at once. */
 GW_API gw_status gw_sync_model(gw_sync *sync, float *params);
 
+/* Whether gw_sync_model() of the current step would look at params at all (1) or
+ * return at once (0): asked between the two calls, it saves those whose parameters do
+ * not lie in one vector the trouble of gathering them. The same on every worker. */
+GW_API int gw_sync_model_due(const gw_sync *sync);
+
 /* Ends the training: methods that let models differ between exchanges, or average
  * once at the end, replace params by the average over the workers; with
  * average=polyak, by the average of all models of all workers and steps. Others, and
@@ -427,6 +444,11 @@ GW_API gw_status gw_sync_load(gw_sync *sync, const void *const *states,
  * a failure sync holds part of the states: free it. */
 GW_API gw_status gw_sync_load_one(gw_sync *sync, const void *state, size_t len,
                                   size_t i, size_t count);
+
+/* For those who keep the parts of a state under names of their own and put it
+ * together again (docs/format.md has every byte): writes the check at the end of the
+ * len bytes at state. GW_ERR_DATA if they do not begin as a state does. */
+GW_API gw_status gw_state_seal(void *state, size_t len);
 
 #ifdef __cplusplus
 }

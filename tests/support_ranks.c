@@ -14,7 +14,7 @@
 const char *rank_kind_name(rank_kind kind)
 {
     static const char *const names[] = {"threads", "processes", "sockets",
-                                        "sockets without wait"};
+                                        "sockets without wait", "streams"};
 
     return names[kind];
 }
@@ -27,7 +27,8 @@ typedef struct socket_rank {
     gw_body *body;
     void *arg;
     double timeout;
-    int rank, without_wait;
+    int rank;
+    rank_kind kind;
     pthread_t thread;
     gw_status status;
     char message[512];
@@ -38,7 +39,10 @@ static void *socket_thread(void *arg)
     socket_rank *r = arg;
     gw_comm *comm = NULL;
 
-    r->status = socket_comm_new(&comm, r->group, r->rank, r->without_wait, r->timeout);
+    r->status = r->kind == RANKS_STREAMS
+                    ? stream_comm_new(&comm, r->group, r->rank, r->timeout)
+                    : socket_comm_new(&comm, r->group, r->rank,
+                                      r->kind == RANKS_SOCKETS_NO_WAIT, r->timeout);
     if (r->status == GW_OK && r->link != NULL)
         r->status = gw_comm_link(comm, r->link);
     if (r->status == GW_OK)
@@ -48,7 +52,7 @@ static void *socket_thread(void *arg)
     return NULL;
 }
 
-static gw_status run_sockets(int workers, int without_wait, const char *link,
+static gw_status run_sockets(int workers, rank_kind kind, const char *link,
                              double timeout, gw_body *body, void *arg)
 {
     socket_group *group = socket_group_new(workers);
@@ -62,7 +66,7 @@ static gw_status run_sockets(int workers, int without_wait, const char *link,
                                  .arg = arg,
                                  .timeout = timeout,
                                  .rank = r,
-                                 .without_wait = without_wait};
+                                 .kind = kind};
         pthread_create(&ranks[r].thread, NULL, socket_thread, &ranks[r]);
     }
     for (int r = 0; r < workers; r++)
@@ -89,8 +93,7 @@ gw_status ranks_run_with(rank_kind kind, int workers, const char *link, double t
 
     if (kind == RANKS_THREADS || kind == RANKS_PROCESSES)
         return gw_local_run(&opt, body, arg);
-    return run_sockets(workers, kind == RANKS_SOCKETS_NO_WAIT, link, timeout, body,
-                       arg);
+    return run_sockets(workers, kind, link, timeout, body, arg);
 }
 
 gw_status ranks_run(rank_kind kind, int workers, gw_body *body, void *arg)

@@ -19,6 +19,7 @@ typedef enum rank_kind {
     RANKS_PROCESSES,
     RANKS_SOCKETS,         /* the toy custom transport, threads over socketpairs */
     RANKS_SOCKETS_NO_WAIT, /* the same without a wait function */
+    RANKS_STREAMS,         /* gw_comm_sockets() over socketpairs, threads */
     RANKS_KINDS
 } rank_kind;
 

@@ -184,3 +184,19 @@ gw_status socket_comm_new(gw_comm **out, socket_group *g, int rank, int without_
     e->full = (bool *)(e->tickets + 4 * p);
     return gw_comm_new(out, &table, e, rank, g->workers, &opt);
 }
+
+int socket_group_fd(const socket_group *g, int rank, int peer)
+{
+    return g->fds[rank * g->workers + peer];
+}
+
+gw_status stream_comm_new(gw_comm **out, socket_group *g, int rank, double timeout)
+{
+    gw_comm_options opt = {.struct_size = sizeof opt, .timeout_seconds = timeout};
+    int *row = g->fds + rank * g->workers;
+    gw_status st = gw_comm_sockets(out, row, NULL, rank, g->workers, &opt);
+
+    for (int r = 0; st == GW_OK && r < g->workers; r++)
+        row[r] = -1;
+    return st;
+}

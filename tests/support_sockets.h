@@ -17,4 +17,10 @@ void socket_group_free(socket_group *group);
 gw_status socket_comm_new(gw_comm **out, socket_group *group, int rank,
                           int without_wait, double timeout);
 
+/* The same by gw_comm_sockets(), which takes rank's sockets over from the group. */
+gw_status stream_comm_new(gw_comm **out, socket_group *group, int rank, double timeout);
+
+/* The end that rank has of the pair with peer, for tests that misbehave with it. */
+int socket_group_fd(const socket_group *group, int rank, int peer);
+
 #endif

@@ -141,6 +141,23 @@ static void test_another_number_of_workers(void **state)
 
 /* ---- damaged states ----------------------------------------------------- */
 
+/* A state changed on purpose is good again once it is sealed. */
+static gw_status sealed(gw_sync *s, uint8_t *state, size_t len)
+{
+    const void *states[1] = {state};
+    uint64_t step = state[24];
+
+    state[24]++;
+    REQUIRE(gw_sync_load(s, states, &len, 1) == GW_ERR_DATA, "loaded without a seal");
+    PASS_ON(gw_state_seal(state, len));
+    PASS_ON(gw_sync_load(s, states, &len, 1));
+    REQUIRE(s->step == step + 1, "not the step that was written");
+    REQUIRE(gw_state_seal(state, 16) == GW_ERR_DATA, "sealed what is too short");
+    state[0] ^= 1;
+    REQUIRE(gw_state_seal(state, len) == GW_ERR_DATA, "sealed what is no state");
+    return GW_OK;
+}
+
 static gw_status damaged_body(gw_comm *c, void *arg)
 {
     gw_sync *s, *t;
@@ -164,6 +181,7 @@ static gw_status damaged_body(gw_comm *c, void *arg)
         state[at] ^= 4;
     }
     PASS_ON(gw_sync_load(s, states, &len, 1));
+    PASS_ON(sealed(s, state, len));
     free(state);
     gw_sync_free(s);
     gw_sync_free(t);

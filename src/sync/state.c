@@ -108,6 +108,16 @@ gw_status gw_sync_save(const gw_sync *s, void *state, size_t cap)
     return GW_OK;
 }
 
+gw_status gw_state_seal(void *state, size_t len)
+{
+    uint8_t *bytes = state;
+
+    if (len < HEADER_LEN + 8 || get_word(bytes) != MAGIC)
+        return gw_fail(GW_ERR_DATA, "these %zu bytes are not the state of a sync", len);
+    put_word(bytes + len - 8, check_of(bytes, len - 8));
+    return GW_OK;
+}
+
 /* ---- loading ------------------------------------------------------------ */
 
 static gw_status check_state(const gw_sync *s, const uint8_t *state, size_t len,

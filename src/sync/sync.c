@@ -246,13 +246,25 @@ static bool repairs(const gw_sync *s)
     return s->spec.opt.resync > 0 && s->step % s->spec.opt.resync == 0;
 }
 
+/* Local steps begin after this one: changes of the model count from here. */
+static bool refers(const gw_sync *s)
+{
+    return s->reference != NULL && s->step == s->spec.opt.start;
+}
+
+int gw_sync_model_due(const gw_sync *s)
+{
+    return s->now.model || repairs(s) || s->mean != NULL || refers(s);
+}
+
 gw_status gw_sync_model(gw_sync *s, float *params)
 {
     gw_status st = GW_OK;
 
     GWI_TRY(check_started(s));
-    /* Local steps begin after this one: changes count from here. */
-    if (s->reference != NULL && s->step == s->spec.opt.start)
+    if (!gw_sync_model_due(s))
+        return GW_OK;
+    if (refers(s))
         memcpy(s->reference, params, s->layout->floats * sizeof *params);
     if (!s->now.model && !repairs(s) && s->mean == NULL)
         return GW_OK;
