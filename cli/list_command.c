@@ -112,7 +112,9 @@ static void print_data(const char *data_dir)
         printf("  %-14s %s\n", source->name, source->summary);
         if (strcmp(source->usage, source->name) != 0)
             printf("  %-14s as %s\n", "", source->usage);
-        else if (locate(source, data_dir, path))
+        if (source->get == NULL)
+            continue;
+        if (locate(source, data_dir, path))
             printf("  %-14s found in %s\n", "", path);
         else
             printf("  %-14s not found; %s\n", "", source->get);
@@ -154,7 +156,7 @@ static void json_data(gwt_json *j, const char *data_dir)
         gwt_json_text(j, "name", source->name);
         gwt_json_text(j, "usage", source->usage);
         gwt_json_text(j, "summary", source->summary);
-        if (strcmp(source->name, source->usage) != 0) {
+        if (source->get == NULL) {
             gwt_json_null(j, "found");
         } else {
             gwt_json_bool(j, "found", locate(source, data_dir, path));

@@ -23,7 +23,8 @@ typedef struct settings {
 
 #define AT(field) offsetof(settings, field)
 
-/* Lists of words must be in the order of gw_spawn and gw_nonfinite. */
+/* Lists of words must be in the order of gw_spawn, gw_nonfinite and
+ * gwt_augment_word. */
 static const gwc_flag flags[] = {
     {.help = "What is trained"},
     {"model", "NAME", "fnn3", "the model; 'gradwire list' shows them", GWC_TEXT,
@@ -32,6 +33,10 @@ static const gwc_flag flags[] = {
      GWC_TEXT, AT(run.data), 0, 0},
     {"data-dir", "DIR", NULL, "where the data set's files are", GWC_TEXT,
      AT(run.data_dir), 0, 0},
+    {"augment", "auto|none|crop|flip|both", "auto",
+     "move pictures by up to 4 pixels, flip every second;\nauto: what is usual, both "
+     "for cifar10, none for the others",
+     GWC_CHOICE, AT(run.augment), 0, 0},
     {"epochs", "N", "3",
      "passes over the data; what fills no step of all workers\nis left out of a pass",
      GWC_COUNT, AT(run.epochs), 1, 1e9},

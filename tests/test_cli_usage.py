@@ -20,7 +20,7 @@ KEYS = """model data sync workers params steps epochs seed link transport isa wa
     compute_s sync_s encode_s wait_s bytes_sent bytes_received messages_sent train_loss
     test_loss test_accuracy perplexity drift model_hash version test_accuracy_workers
     eval_s decode_s batch lr momentum optimizer stopped skipped bits_per_param
-    residual_norm""".split()
+    residual_norm augment""".split()
 
 failures = []
 
@@ -87,6 +87,8 @@ def wrong_usage():
     expect_error(2, ["processes|threads"], "train", "--spawn", "fibres")
     expect_error(2, ["--batch smaller"], "train", *SMALL, "--batch", "201")
     expect_error(2, ["--out"], "train", *SMALL, "--out", "")
+    expect_error(2, ["--augment", "8x8"], "train", *SMALL, "--augment", "flip")
+    expect_error(2, ["auto|none"], "train", *SMALL, "--augment", "rotate")
 
 
 def wrong_numbers():

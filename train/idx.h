@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * idx.h - reads IDX files, the format of MNIST and its relatives, gzipped or not.
+ * idx.h - understands IDX files, the format of MNIST and its relatives.
  *
  *     bytes 0-1   0
  *     byte  2     type of the elements: 8 = unsigned byte, the only one read here
@@ -11,19 +11,19 @@
 #ifndef GWT_IDX_H
 #define GWT_IDX_H
 
-#include "common.h"
+#include "bytes.h"
 
 enum { GWT_IDX_DIMS_MAX = 3 };
 
 typedef struct gwt_idx {
     size_t dims, dim[GWT_IDX_DIMS_MAX];
-    uint8_t *at; /* product of dim bytes; released with gwt_free() */
+    const uint8_t *at; /* product of dim bytes, inside the file's contents */
 } gwt_idx;
 
-/* Reads the file at path, which must have that many dimensions. Whatever bytes it
- * holds, the answer is GW_OK or a failure that names the file: GW_ERR_DATA if it
- * is no such file, is cut short or goes on too long, GW_ERR_SYSTEM if it cannot
- * be read, GW_ERR_NOMEM. */
-gw_status gwt_idx_read(gwt_idx *out, const char *path, size_t dims);
+/* Finds the elements in the len bytes of a file, which must have that many
+ * dimensions. Whatever the bytes are, the answer is GW_OK or GW_ERR_DATA: no such
+ * file, cut short, or longer than it says. path is for the message. */
+gw_status gwt_idx_parse(gwt_idx *out, const uint8_t *at, size_t len, size_t dims,
+                        const char *path);
 
 #endif

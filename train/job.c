@@ -3,6 +3,7 @@
  * job.c - a run as its parent process sees it. Everything that can be checked is
  * checked here, before a worker starts. Nothing here computes: see compute.h. */
 #define _GNU_SOURCE
+#include "augment.h"
 #include "job.h"
 #include "shuffle.h"
 
@@ -64,6 +65,20 @@ static gw_status plan_steps(gwt_job *job)
     return GW_OK;
 }
 
+static gw_status choose_augment(gwt_job *job)
+{
+    static const int of_word[] = {
+        [GWT_AUGMENT_WORD_NONE] = GWT_AUGMENT_NONE,
+        [GWT_AUGMENT_WORD_CROP] = GWT_AUGMENT_CROP,
+        [GWT_AUGMENT_WORD_FLIP] = GWT_AUGMENT_FLIP,
+        [GWT_AUGMENT_WORD_BOTH] = GWT_AUGMENT_CROP | GWT_AUGMENT_FLIP,
+    };
+    int word = job->config.augment;
+
+    job->augment = word == GWT_AUGMENT_WORD_AUTO ? job->data.augment : of_word[word];
+    return gwt_augment_check(job->augment, job->data.shape);
+}
+
 static gw_status make_shared(gwt_job *job)
 {
     void *memory = mmap(NULL, sizeof *job->shared, PROT_READ | PROT_WRITE,
@@ -80,6 +95,7 @@ static gw_status prepare(gwt_job *job)
 {
     GWT_TRY(check_config(job));
     GWT_TRY(gwt_data_load(&job->data, job->config.data, job->config.data_dir));
+    GWT_TRY(choose_augment(job));
     GWT_TRY(plan_steps(job));
     GWT_TRY(make_shared(job));
     return gwt_rundir_make(job);

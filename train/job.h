@@ -26,6 +26,7 @@ struct gwt_job {
     const gwt_optimizer *optimizer;
     gwt_schedule schedule;
     gwt_data data;
+    int augment; /* sum of GWT_AUGMENT_... */
     size_t epoch_steps;
     uint64_t total_steps, log_every;
     char directory[GWT_PATH_CAP];

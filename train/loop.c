@@ -8,6 +8,7 @@
  * into gradwire; eval_s the test set. Gathering the loss of all workers for the
  * log is in none of them, only in wall_s. */
 #define _GNU_SOURCE
+#include "augment.h"
 #include "compute.h"
 #include "json.h"
 #include "shuffle.h"
@@ -221,6 +222,18 @@ static gw_status record(worker *w, int evaluation)
 
 /* ---- stepping ---------------------------------------------------------------- */
 
+/* Treats the batch of the model's input, which begins at `first` of the order. */
+static void augment(worker *w, uint64_t epoch, size_t first)
+{
+    const gwt_job *job = w->job;
+    gwt_shape shape = job->data.shape;
+    float *x = gwt_model_input(w->model);
+
+    for (size_t i = 0; i < job->config.batch; i++)
+        gwt_augment(x + i * gwt_shape_floats(shape), shape, job->augment,
+                    job->config.seed, epoch, w->order[first + i]);
+}
+
 static gw_status compute_gradient(worker *w, uint64_t t, gwt_score *score)
 {
     const gwt_job *job = w->job;
@@ -235,6 +248,8 @@ static gw_status compute_gradient(worker *w, uint64_t t, gwt_score *score)
     }
     gwt_data_batch(&job->data, &job->data.train, w->order, first, batch,
                    gwt_model_input(w->model), w->labels);
+    if (job->augment != GWT_AUGMENT_NONE)
+        augment(w, t / job->epoch_steps, first);
     gwt_pass pass = {.batch = batch,
                      .training = 1,
                      .seed = job->config.seed,

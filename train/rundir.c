@@ -121,6 +121,16 @@ gw_status gwt_rundir_metrics(const gwt_job *job, FILE **out)
     return GW_OK;
 }
 
+/* By the word that asks for it; NULL for none. */
+static const char *augment_name(int what)
+{
+    if (what == (GWT_AUGMENT_CROP | GWT_AUGMENT_FLIP))
+        return "both";
+    if (what == GWT_AUGMENT_NONE)
+        return NULL;
+    return what == GWT_AUGMENT_CROP ? "crop" : "flip";
+}
+
 static void print_settings(gwt_json *j, const gwt_job *job)
 {
     const gwt_config *c = &job->config;
@@ -128,6 +138,7 @@ static void print_settings(gwt_json *j, const gwt_job *job)
 
     gwt_json_text(j, "model", c->model);
     gwt_json_text(j, "data", c->data);
+    gwt_json_text(j, "augment", augment_name(job->augment));
     gwt_json_text(j, "sync", s->sync);
     gwt_json_count(j, "workers", (uint64_t)c->workers);
     gwt_json_count(j, "params", s->params);

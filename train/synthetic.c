@@ -85,23 +85,28 @@ static uint8_t pixel(const settings *s, uint64_t label, uint64_t sample, uint64_
     return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x);
 }
 
-/* Makes samples first, first + 1, ... of the endless list of them. */
-static gw_status make_split(gwt_split *split, const settings *s, uint64_t first,
-                            size_t count)
+/* Makes samples first, first + 1, ... of the endless list of them. The labels
+ * lie behind the samples, in the same memory. */
+static gw_status make_split(gwt_split *split, gwt_bytes *kept, const settings *s,
+                            uint64_t first, size_t count)
 {
     size_t dim = (size_t)s->dim;
+    uint8_t *samples = gwt_calloc(count, dim + 1, "synthetic samples");
 
-    split->count = count;
-    split->pixels = gwt_calloc(count, dim, "synthetic samples");
-    split->labels = gwt_calloc(count, 1, "synthetic labels");
-    if (split->pixels == NULL || split->labels == NULL)
+    if (samples == NULL)
         return GW_ERR_NOMEM;
+    kept->owned = samples;
     for (size_t i = 0; i < count; i++) {
         uint64_t label = (first + i) % s->classes;
-        split->labels[i] = (uint8_t)label;
+        samples[count * dim + i] = (uint8_t)label;
         for (size_t j = 0; j < dim; j++)
-            split->pixels[i * dim + j] = pixel(s, label, first + i, j);
+            samples[i * dim + j] = pixel(s, label, first + i, j);
     }
+    gwt_split_add(split, (gwt_block){.count = count,
+                                     .samples = samples,
+                                     .labels = samples + count * dim,
+                                     .sample_step = dim,
+                                     .label_step = 1});
     return GW_OK;
 }
 
@@ -114,6 +119,6 @@ gw_status gwt_synthetic_load(gwt_data *out, const char *rest, const char *data_d
         GWT_TRY(parse(&s, rest));
     out->shape = (gwt_shape){1, 1, (size_t)s.dim};
     out->classes = (size_t)s.classes;
-    GWT_TRY(make_split(&out->train, &s, 0, (size_t)s.train));
-    return make_split(&out->test, &s, s.train, (size_t)s.test);
+    GWT_TRY(make_split(&out->train, &out->owned[0], &s, 0, (size_t)s.train));
+    return make_split(&out->test, &out->owned[1], &s, s.train, (size_t)s.test);
 }

@@ -16,6 +16,16 @@
 
 enum { GWT_SPEC_CAP = 256, GWT_NAME_CAP = 64 };
 
+/* What is done to pictures before they are learnt; AUTO is what is usual for the
+ * data set. */
+typedef enum gwt_augment_word {
+    GWT_AUGMENT_WORD_AUTO,
+    GWT_AUGMENT_WORD_NONE,
+    GWT_AUGMENT_WORD_CROP,
+    GWT_AUGMENT_WORD_FLIP,
+    GWT_AUGMENT_WORD_BOTH,
+} gwt_augment_word;
+
 /* Settings, by their names on the command line. Texts are borrowed until
  * gwt_job_free(). 0 or NULL is no default except where it says so. */
 typedef struct gwt_config {
@@ -37,6 +47,7 @@ typedef struct gwt_config {
     uint64_t eval_every; /* epochs; 0: at the end only */
     double lr, momentum, weight_decay;
     int nonfinite; /* gw_nonfinite */
+    int augment;   /* gwt_augment_word */
 } gwt_config;
 
 /* What a run was and what came out, as in summary.json; docs/runs.md explains each.
