@@ -112,7 +112,8 @@ typedef struct gw_request {
  * gw_comm_new(). None but wait() may block. A negative status from any of them
  * breaks the comm for good; the text given to gw_fail() is kept. */
 typedef struct gw_transport {
-    size_t struct_size; /* sizeof(gw_transport); lets later versions add slots */
+    size_t struct_size; /* sizeof(gw_transport); later versions add slots at the end
+                         * and take tables that lack them */
     const char *name;   /* for reports; must outlive the comm */
 
     /* Begins to send len bytes to rank `to`. buf stays valid and unchanged until
@@ -159,6 +160,13 @@ typedef struct gw_transport {
     /* Called by gw_comm_free(). Operations may still be posted: their buffers
      * must not be touched after it returns. Optional. */
     void (*close)(void *ctx);
+
+    /* Replaces x (n floats) by its sum over the workers, by means of the engine's
+     * own; every worker calls it, with the same n and nothing posted. May block.
+     * Optional: when NULL, gradwire sums by messages, which gives the same bits on
+     * every transport; the engine's order of summation is its own business, so bits
+     * may differ from those. */
+    gw_status (*allreduce)(void *ctx, float *x, size_t n);
 } gw_transport;
 
 /* ---- comm: one worker's connection to the others --------------------------- */
@@ -194,7 +202,8 @@ GW_API gw_status gw_comm_sockets(gw_comm **out, const int *fds,
  * sends and, the other way, by its receives, and every message takes that long
  * to arrive. Rates in kbit, mbit, gbit; times in us, ms; the time may be left
  * out. Call it on every worker before anything is sent. The clocks of the workers
- * must agree (one machine). GW_ERR_ARG, GW_ERR_NOMEM. */
+ * must agree (one machine). GW_ERR_ARG, also where the transport sums by itself;
+ * GW_ERR_NOMEM. */
 GW_API gw_status gw_comm_link(gw_comm *comm, const char *link);
 
 /* Releases comm and closes its transport. NULL is fine. Free its syncs first. */
@@ -214,13 +223,25 @@ typedef struct gw_traffic {
 
 GW_API gw_traffic gw_comm_traffic(const gw_comm *comm);
 
+/* The host that a worker runs on; NULL if the transport does not know. Valid as long
+ * as comm. */
+GW_API const char *gw_comm_host(const gw_comm *comm, int rank);
+
+/* For a worker that fails between two collectives, so that the others do not wait
+ * for it until the time limit: tells them the thread's last message, breaks the comm
+ * as a failed collective does, and returns status. Nothing happens if it is broken
+ * already. */
+GW_API gw_status gw_comm_fail(gw_comm *comm, gw_status status);
+
 /* Collectives. Every worker of the comm makes the same calls in the same order
  * with lengths that fit together. The order of summation depends on n and the
  * number of workers alone, and the result has the same bits on every worker.
  * They fail with GW_ERR_PEER, GW_ERR_TIMEOUT (both naming rank, host and step),
  * GW_ERR_DATA (a peer sent something of another length), or GW_ERR_NOMEM when
  * scratch memory has to grow. After a failure the comm stays failed and the
- * contents of the buffers are undefined. */
+ * contents of the buffers are undefined. Where the transport brings an all-reduce of
+ * its own, sums are its work: their bits may differ from other transports', and what
+ * is counted as traffic is the least that any all-reduce sends. */
 
 /* Returns once every worker has called it. */
 GW_API gw_status gw_barrier(gw_comm *comm);

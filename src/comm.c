@@ -10,6 +10,7 @@
 #include "comm.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -20,9 +21,12 @@
  * lost workers, which is promised in gradwire.h. */
 #define SLICE 0.05
 
+/* The table as the first version had it, without all that was added since. */
+#define TABLE_MIN offsetof(gw_transport, allreduce)
+
 static gw_status check_table(const gw_transport *t)
 {
-    if (t == NULL || t->struct_size != sizeof *t)
+    if (t == NULL || t->struct_size < TABLE_MIN || t->struct_size > sizeof *t)
         return gw_fail(GW_ERR_ARG, "gw_transport.struct_size is not %zu",
                        sizeof(gw_transport));
     if (t->name == NULL || t->send == NULL || t->recv == NULL || t->test == NULL)
@@ -47,7 +51,7 @@ gw_status gw_comm_new(gw_comm **out, const gw_transport *table, void *ctx, int r
     c = gwi_calloc(1, sizeof *c + ops * sizeof *c->ops);
     if (c == NULL)
         return gw_fail(GW_ERR_NOMEM, "no memory for a comm of %d workers", workers);
-    c->table = *table;
+    memcpy(&c->table, table, table->struct_size);
     c->ctx = ctx;
     c->rank = rank;
     c->workers = workers;
@@ -125,16 +129,28 @@ gw_status gwi_comm_break(gw_comm *c, gw_status status)
                    c->rank, c->step);
 }
 
-static gw_status check_usable(const gw_comm *c)
+gw_status gwi_comm_usable(const gw_comm *c)
 {
     if (c->broken == GW_OK)
         return GW_OK;
     return gw_fail(c->broken, "this comm has failed before: %s", c->reason);
 }
 
+gw_status gw_comm_fail(gw_comm *c, gw_status status)
+{
+    return gwi_comm_break(c, status);
+}
+
+const char *gw_comm_host(const gw_comm *c, int rank)
+{
+    if (rank < 0 || rank >= c->workers || c->table.host == NULL)
+        return NULL;
+    return c->table.host(c->ctx, rank);
+}
+
 static const char *host_of(const gw_comm *c, int rank)
 {
-    const char *host = c->table.host != NULL ? c->table.host(c->ctx, rank) : NULL;
+    const char *host = gw_comm_host(c, rank);
 
     return host != NULL ? host : "?";
 }
@@ -171,7 +187,7 @@ static gw_status check_peer(const gw_comm *c, int peer)
     if (peer < 0 || peer >= c->workers || peer == c->rank)
         return gw_fail(GW_ERR_ARG, "worker %d cannot exchange messages with %d of %d",
                        c->rank, peer, c->workers);
-    return check_usable(c);
+    return gwi_comm_usable(c);
 }
 
 gw_status gwi_send(gw_comm *c, gwi_op *op, int to, const void *buf, size_t len)
@@ -287,7 +303,7 @@ gw_status gwi_wait(gw_comm *c, gwi_op *op)
 
     if (!op->pending)
         return GW_OK;
-    GWI_TRY(check_usable(c));
+    GWI_TRY(gwi_comm_usable(c));
     GWI_TRY(test_all(c, &moved));
     if (!op->pending)
         return GW_OK;

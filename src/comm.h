@@ -63,6 +63,9 @@ void *gwi_comm_scratch(gw_comm *c, size_t len);
 /* Tells comm and transport which step it is. */
 void gwi_comm_set_step(gw_comm *c, uint64_t step);
 
+/* GW_OK, or the failure that broke the comm. */
+gw_status gwi_comm_usable(const gw_comm *c);
+
 /* Marks the comm as failed, tells the others, and returns status with the step
  * added to the thread's message. The first failure stays. */
 gw_status gwi_comm_break(gw_comm *c, gw_status status);

@@ -4,259 +4,16 @@
  * compositions, for 1 to 9 workers, on every transport. A recipe that is added gets
  * all of it by its line in the table. */
 #define _GNU_SOURCE
-#include "support_ranks.h"
+#include "support_conform.h"
 
-#include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "support_model.h"
-#include "sync/sync.h"
-
-static const char *const specs[] = {
-    "dense",
-    "none",
-    "topk:0.02",
-    "topk:0.02,residual=off",
-    "topk:0.02,warmup=2",
-    "topk:0.02,ladder=1",
-    "topk:0.02,dense_below=100",
-    "topk:0.02+bf16",
-    "topk:0.02+q:4",
-    "topk:0.02+1bit",
-    "topk:0.02+2bit:centre=threshold",
-    "topk:0.02+momentum:0.9,clip=1",
-    "gtopk:0.02",
-    "gtopk:0.02,putback=paper",
-    "gtopk:0.02+q:4",
-    "gtopk:0.02+2bit",
-    "drop:0.95",
-    "drop:0.95,threshold=tensor",
-    "drop:0.95+1bit:centre=column",
-    "drop:0.95+2bit",
-    "qsgd:4",
-    "qsgd:2,norm=l2,via=gather",
-    "qsgd:8,norm=l2,residual=on",
-    "qsgd:4,via=gather,residual=on",
-    "dense+bf16",
-    "a2sgd",
-    "a2sgd:resync=2",
-    "local:2",
-    "local:grow,grow=4",
-    "local:2,start=2",
-    "local:1,average=polyak",
-    "oneshot",
-    "spa:3",
-    "pqasgd:2,8",
-    "local:2+topk:0.05",
-    "local:2+gtopk:0.05+q:4",
-    "local:2+drop:0.9+1bit",
-};
-enum { SPECS = sizeof specs / sizeof *specs };
-
-/* ---- a job that any sync can do ----------------------------------------- */
-
-enum { N = MODEL_FLOATS };
-
-typedef struct job {
-    const char *spec;
-    int steps;
-    gw_nonfinite nonfinite;
-    int bad_step;      /* worker `workers - 1` has a NaN in this step, 0: never */
-    int break_at;      /* save and load after this step, 0: never */
-    bool by_parts;     /* feed tensor by tensor */
-    uint64_t *digests; /* of each worker's model in the end, in shared memory or NULL */
-} job;
-
-static gw_status make_sync(gw_sync **sync, gw_comm *c, const job *j)
-{
-    return model_sync(sync, c, j->spec, j->nonfinite);
-}
-
-/* ---- conservation ------------------------------------------------------- */
-
-/* Sums over the workers, of each coordinate, what went in and what came out. */
-static gw_status check_conserved(gw_comm *c, const gw_sync *s, const float *before,
-                                 const float *after)
-{
-    float *sums = malloc(2 * N * sizeof *sums);
-    float *in = sums, *out = sums + N;
-    gw_status st;
-
-    memcpy(in, before, N * sizeof *in);
-    for (size_t i = 0; i < N; i++)
-        out[i] = s->residual[i] + after[i];
-    st = gw_allreduce(c, sums, 2 * N);
-    for (size_t i = 0; st == GW_OK && i < N; i++)
-        if (fabsf(in[i] - out[i]) > 1e-4f * (1 + fabsf(in[i])))
-            st =
-                gw_fail(GW_ERR_DATA, "%s: %g went in and %g came out of coordinate %zu",
-                        s->text, (double)in[i], (double)out[i], i);
-    free(sums);
-    return st;
-}
-
-static bool conserves(const gw_sync *s)
-{
-    return s->residual != NULL && s->velocity == NULL &&
-           s->spec.opt.putback == GWI_PUTBACK_KEEP;
-}
-
-/* ---- one step, with all that is checked in it --------------------------- */
-
-static gw_status feed(gw_sync *s, float *g, const job *j)
-{
-    for (size_t t = 3; j->by_parts && t-- > 0;)
-        PASS_ON(gw_sync_gradient_part(s, g, t));
-    return gw_sync_gradient(s, g);
-}
-
-/* A worker with a bad gradient leaves it out; nobody applies anything. */
-static gw_status check_skipped(gw_comm *c, const gw_sync *s, float *before,
-                               const float *residual)
-{
-    float *nothing = calloc(N, sizeof *nothing);
-    bool bad = gw_comm_rank(c) == gw_comm_workers(c) - 1;
-    gw_status st = check_conserved(c, s, bad ? residual : before, nothing);
-
-    free(nothing);
-    return st == GW_OK ? GW_SKIPPED : st;
-}
-
-static gw_status exchange_checked(gw_comm *c, gw_sync *s, float *g, const job *j)
-{
-    float *before = calloc(2 * N, sizeof *before), *residual = before + N;
-    bool check = conserves(s) && s->spec.what == GWI_WHAT_GRADIENT;
-    gw_status st;
-
-    if (s->residual != NULL)
-        memcpy(residual, s->residual, N * sizeof *residual);
-    for (size_t i = 0; i < N; i++)
-        before[i] = g[i] + residual[i];
-    st = feed(s, g, j);
-    if (st == GW_OK && check)
-        st = check_conserved(c, s, before, g);
-    /* Small tensors have no residual to wait in. */
-    if (st == GW_SKIPPED && check && s->small.count == 0)
-        st = check_skipped(c, s, before, residual);
-    free(before);
-    return st;
-}
-
-/* The same for methods that exchange models: residual + change goes in, and the
- * change of the reference comes out. */
-static gw_status model_checked(gw_comm *c, gw_sync *s, float *x)
-{
-    bool check = conserves(s) && s->reference != NULL && s->now.model;
-    float *before, *old;
-    gw_status st;
-
-    if (!check)
-        return gw_sync_model(s, gw_sync_model_due(s) ? x : NULL);
-    before = malloc(2 * N * sizeof *before);
-    old = before + N;
-    memcpy(old, s->reference, N * sizeof *old);
-    for (size_t i = 0; i < N; i++)
-        before[i] = x[i] - old[i] + s->residual[i];
-    st = gw_sync_model(s, x);
-    for (size_t i = 0; i < N; i++)
-        old[i] = x[i] - old[i];
-    if (st == GW_OK)
-        st = check_conserved(c, s, before, old);
-    free(before);
-    return st;
-}
-
-static gw_status step(gw_comm *c, gw_sync *s, float *x, float *g, int t, const job *j)
-{
-    bool bad = t == j->bad_step && gw_comm_rank(c) == gw_comm_workers(c) - 1;
-
-    model_gradient(g, x, gw_comm_rank(c), t);
-    if (bad)
-        g[MODEL_ROWS * MODEL_COLS + 3] = NAN;
-    gw_status st = exchange_checked(c, s, g, j);
-    if (st != GW_OK && st != GW_SKIPPED)
-        return st;
-    REQUIRE(st == GW_OK || t == j->bad_step, "%s: step %d was skipped", j->spec, t);
-    for (size_t i = 0; st == GW_OK && i < N; i++)
-        x[i] -= 0.1f * g[i];
-    return model_checked(c, s, x);
-}
-
-/* ---- agreement ---------------------------------------------------------- */
-
-static gw_status check_equal(gw_comm *c, const gw_sync *s, const float *x)
-{
-    uint64_t own = model_digest(x), first = own;
-
-    PASS_ON(gw_broadcast(c, &first, sizeof first, 0));
-    REQUIRE(!gw_sync_keeps_equal(s) || first == own, "%s: worker %d has other bits",
-            s->text, gw_comm_rank(c));
-    return GW_OK;
-}
-
-/* ---- saving and loading ------------------------------------------------- */
-
-/* Replaces the sync by a new one that has loaded its state, through all workers. */
-static gw_status save_and_load(gw_comm *c, gw_sync **s, const job *j)
-{
-    size_t len = gw_sync_state_len(*s), p = (size_t)gw_comm_workers(c), lens[16];
-    uint8_t *all = malloc(p * len);
-    const void *states[16];
-    gw_status st = gw_sync_save(*s, all + (size_t)gw_comm_rank(c) * len, len);
-
-    if (st == GW_OK)
-        st = gw_allgather(c, all + (size_t)gw_comm_rank(c) * len, len, all, len, lens);
-    gw_sync_free(*s);
-    *s = NULL;
-    if (st == GW_OK)
-        st = make_sync(s, c, j);
-    for (size_t r = 0; r < p; r++)
-        states[r] = all + r * len;
-    if (st == GW_OK)
-        st = gw_sync_load(*s, states, lens, p);
-    free(all);
-    return st;
-}
-
-/* ---- the body ----------------------------------------------------------- */
-
-static gw_status run_steps(gw_comm *c, gw_sync **s, float *x, float *g, const job *j)
-{
-    for (int t = 1; t <= j->steps; t++) {
-        PASS_ON(step(c, *s, x, g, t, j));
-        PASS_ON(check_equal(c, *s, x));
-        if (t == j->break_at)
-            PASS_ON(save_and_load(c, s, j));
-    }
-    return gw_sync_finish(*s, x);
-}
-
-static gw_status body(gw_comm *c, void *arg)
-{
-    const job *j = arg;
-    float *x = malloc(2 * N * sizeof *x);
-    gw_sync *s = NULL;
-    gw_status st = make_sync(&s, c, j);
-
-    for (size_t i = 0; i < N; i++)
-        x[i] = test_float(1 + (uint64_t)gw_comm_rank(c), i);
-    if (st == GW_OK)
-        st = gw_sync_start(s, x);
-    if (st == GW_OK)
-        st = run_steps(c, &s, x, x + N, j);
-    if (st == GW_OK && j->digests != NULL)
-        j->digests[gw_comm_rank(c)] = model_digest(x);
-    gw_sync_free(s);
-    free(x);
-    return st;
-}
+typedef conform_job job;
 
 static void run(rank_kind kind, int workers, const job *j)
 {
-    if (ranks_run(kind, workers, body, (void *)(uintptr_t)j) != GW_OK)
+    if (ranks_run(kind, workers, conform_body, (void *)(uintptr_t)j) != GW_OK)
         fail_msg("%s, %s, %d workers: %s", j->spec, rank_kind_name(kind), workers,
                  gw_error_message());
 }
@@ -266,9 +23,9 @@ static void run(rank_kind kind, int workers, const job *j)
 static void test_any_number_of_workers(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SPECS; i++)
+    for (size_t i = 0; i < conform_spec_count; i++)
         for (int workers = 1; workers <= 9; workers++)
-            run(RANKS_THREADS, workers, &(job){.spec = specs[i], .steps = 5});
+            run(RANKS_THREADS, workers, &(job){.spec = conform_specs[i], .steps = 5});
 }
 
 static void test_same_bits_on_every_transport(void **state)
@@ -276,12 +33,15 @@ static void test_same_bits_on_every_transport(void **state)
     uint64_t first[9], again[9];
 
     (void)state;
-    for (size_t i = 0; i < SPECS; i++) {
+    for (size_t i = 0; i < conform_spec_count; i++) {
         for (int workers = 1; workers <= 9; workers++) {
-            run(RANKS_THREADS, workers, &(job){specs[i], .steps = 3, .digests = first});
-            run(RANKS_SOCKETS, workers, &(job){specs[i], .steps = 3, .digests = again});
+            run(RANKS_THREADS, workers,
+                &(job){conform_specs[i], .steps = 3, .digests = first});
+            run(RANKS_SOCKETS, workers,
+                &(job){conform_specs[i], .steps = 3, .digests = again});
             assert_memory_equal(first, again, (size_t)workers * sizeof *first);
-            run(RANKS_STREAMS, workers, &(job){specs[i], .steps = 3, .digests = again});
+            run(RANKS_STREAMS, workers,
+                &(job){conform_specs[i], .steps = 3, .digests = again});
             assert_memory_equal(first, again, (size_t)workers * sizeof *first);
         }
     }
@@ -290,9 +50,9 @@ static void test_same_bits_on_every_transport(void **state)
 static void test_processes(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SPECS; i++)
+    for (size_t i = 0; i < conform_spec_count; i++)
         for (int workers = 1; workers <= 9; workers++)
-            run(RANKS_PROCESSES, workers, &(job){.spec = specs[i], .steps = 3});
+            run(RANKS_PROCESSES, workers, &(job){.spec = conform_specs[i], .steps = 3});
 }
 
 static void test_off_equals_dense(void **state)
@@ -319,10 +79,10 @@ static void test_parts_give_the_same_bits(void **state)
     uint64_t whole[9], parts[9];
 
     (void)state;
-    for (size_t i = 0; i < SPECS; i++) {
-        run(RANKS_THREADS, 3, &(job){specs[i], .steps = 5, .digests = whole});
+    for (size_t i = 0; i < conform_spec_count; i++) {
+        run(RANKS_THREADS, 3, &(job){conform_specs[i], .steps = 5, .digests = whole});
         run(RANKS_THREADS, 3,
-            &(job){specs[i], .steps = 5, .digests = parts, .by_parts = true});
+            &(job){conform_specs[i], .steps = 5, .digests = parts, .by_parts = true});
         assert_memory_equal(whole, parts, 3 * sizeof *whole);
     }
 }
@@ -332,13 +92,16 @@ static void test_resumed_is_not_stopped(void **state)
     uint64_t whole[9], resumed[9];
 
     (void)state;
-    for (size_t i = 0; i < SPECS; i++) {
+    for (size_t i = 0; i < conform_spec_count; i++) {
         for (int at = 1; at <= 3; at++) {
-            run(RANKS_THREADS, 3, &(job){specs[i], .steps = 5, .digests = whole});
             run(RANKS_THREADS, 3,
-                &(job){specs[i], .steps = 5, .digests = resumed, .break_at = at});
+                &(job){conform_specs[i], .steps = 5, .digests = whole});
+            run(RANKS_THREADS, 3,
+                &(job){conform_specs[i], .steps = 5, .digests = resumed,
+                       .break_at = at});
             if (memcmp(whole, resumed, 3 * sizeof *whole) != 0)
-                fail_msg("'%s' resumed after step %d is another run", specs[i], at);
+                fail_msg("'%s' resumed after step %d is another run", conform_specs[i],
+                         at);
         }
     }
 }
@@ -346,130 +109,45 @@ static void test_resumed_is_not_stopped(void **state)
 static void test_bad_numbers(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SPECS; i++) {
+    for (size_t i = 0; i < conform_spec_count; i++) {
         for (int workers = 1; workers <= 5; workers++) {
-            job j = {.spec = specs[i], .steps = 5, .bad_step = 3};
+            job j = {.spec = conform_specs[i], .steps = 5, .bad_step = 3};
             char expected[80];
-            gw_status st = ranks_run(RANKS_THREADS, workers, body, &j);
+            gw_status st = ranks_run(RANKS_THREADS, workers, conform_body, &j);
             snprintf(expected, sizeof expected,
                      "worker %d holds NaN or infinity in tensor", workers - 1);
             if (st != GW_ERR_NUMBER || strstr(gw_error_message(), expected) == NULL)
-                fail_msg("'%s', %d workers: %s", specs[i], workers, gw_error_message());
+                fail_msg("'%s', %d workers: %s", conform_specs[i], workers,
+                         gw_error_message());
             j.nonfinite = GW_NONFINITE_SKIP;
             run(RANKS_THREADS, workers, &j);
         }
     }
 }
 
-/* ---- bytes: what is counted is what crossed ----------------------------- */
-
-static gw_status bytes_body(gw_comm *c, void *arg)
-{
-    job j = {.spec = arg, .steps = 4};
-    float *x = calloc(2 * N, sizeof *x);
-    gw_sync *s;
-
-    PASS_ON(make_sync(&s, c, &j));
-    PASS_ON(gw_sync_start(s, x));
-    gw_traffic before = gw_comm_traffic(c);
-    for (int t = 1; t <= j.steps; t++) {
-        model_gradient(x + N, x, gw_comm_rank(c), t);
-        PASS_ON(gw_sync_gradient(s, x + N));
-        PASS_ON(gw_sync_model(s, x));
-    }
-    gw_traffic after = gw_comm_traffic(c);
-    gw_stats stats = gw_sync_stats(s);
-    float totals[2] = {(float)stats.bytes_sent, (float)stats.bytes_received};
-    gw_sync_free(s);
-    free(x);
-    REQUIRE(stats.bytes_sent == after.bytes_sent - before.bytes_sent &&
-                stats.messages_sent == after.messages_sent - before.messages_sent &&
-                stats.bytes_received == after.bytes_received - before.bytes_received,
-            "the counters are not the comm's");
-    PASS_ON(gw_allreduce(c, totals, 2));
-    REQUIRE(totals[0] == totals[1], "%s: %g bytes sent, %g received", (const char *)arg,
-            (double)totals[0], (double)totals[1]);
-    return GW_OK;
-}
-
 static void test_bytes(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SPECS; i++)
+    for (size_t i = 0; i < conform_spec_count; i++)
         for (int workers = 1; workers <= 5; workers++)
-            assert_run_ok(ranks_run(RANKS_THREADS, workers, bytes_body,
-                                    (void *)(uintptr_t)specs[i]));
-}
-
-/* ---- nothing allocates after the first step ----------------------------- */
-
-static gw_status steady_body(gw_comm *c, void *arg)
-{
-    job j = {.spec = arg, .steps = 8};
-    float *x = calloc(2 * N, sizeof *x);
-    size_t steady = 0;
-    gw_sync *s;
-
-    PASS_ON(make_sync(&s, c, &j));
-    PASS_ON(gw_sync_start(s, x));
-    for (int t = 1; t <= j.steps; t++) {
-        model_gradient(x + N, x, gw_comm_rank(c), t);
-        PASS_ON(gw_sync_gradient(s, x + N));
-        PASS_ON(gw_sync_model(s, x));
-        if (t == 4) /* every kind of step of a period has been made */
-            steady = gwi_alloc_count();
-    }
-    gw_sync_free(s);
-    free(x);
-    REQUIRE(gwi_alloc_count() == steady, "%s allocates in a later step",
-            (const char *)arg);
-    return GW_OK;
+            assert_run_ok(ranks_run(RANKS_THREADS, workers, conform_bytes,
+                                    (void *)(uintptr_t)conform_specs[i]));
 }
 
 static void test_steady(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SPECS; i++)
-        assert_run_ok(
-            ranks_run(RANKS_THREADS, 3, steady_body, (void *)(uintptr_t)specs[i]));
-}
-
-/* ---- workers that send nonsense ----------------------------------------- */
-
-static gw_status nonsense_body(gw_comm *c, void *arg)
-{
-    job j = {.spec = arg, .steps = 3};
-    float *x = calloc(2 * N, sizeof *x);
-    static const uint8_t junk[64] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
-    gw_sync *s;
-    gw_status st = GW_OK;
-
-    PASS_ON(make_sync(&s, c, &j));
-    PASS_ON(gw_sync_start(s, x));
-    if (gw_comm_rank(c) == 1) {
-        PASS_ON(gwi_send(c, &c->ops[0], 0, junk, 13 + gw_sync_stats(s).steps));
-        PASS_ON(gwi_wait(c, &c->ops[0]));
-    } else {
-        for (int t = 1; st == GW_OK && t <= 3; t++) {
-            st = gw_sync_gradient(s, x + N);
-            if (st == GW_OK)
-                st = gw_sync_model(s, x);
-        }
-        REQUIRE(st == GW_ERR_DATA || st == GW_ERR_PEER ||
-                    gw_sync_stats(s).bytes_sent == 0,
-                "%s: nonsense gives %s", (const char *)arg, gw_status_name(st));
-    }
-    gw_sync_free(s);
-    free(x);
-    return GW_OK;
+    for (size_t i = 0; i < conform_spec_count; i++)
+        assert_run_ok(ranks_run(RANKS_THREADS, 3, conform_steady,
+                                (void *)(uintptr_t)conform_specs[i]));
 }
 
 static void test_nonsense(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SPECS; i++)
-        assert_run_ok(
-            ranks_run(RANKS_THREADS, 2, nonsense_body, (void *)(uintptr_t)specs[i]));
+    for (size_t i = 0; i < conform_spec_count; i++)
+        assert_run_ok(ranks_run(RANKS_THREADS, 2, conform_nonsense,
+                                (void *)(uintptr_t)conform_specs[i]));
 }
 
 int main(void)

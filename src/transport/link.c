@@ -343,6 +343,11 @@ gw_status gw_comm_link(gw_comm *c, const char *link)
     GWI_TRY(gwi_link_parse(link, &rate));
     if (c->active != NULL)
         return gw_fail(GW_ERR_ARG, "a link must be laid before anything is sent");
+    if (c->table.allreduce != NULL)
+        return gw_fail(GW_ERR_ARG,
+                       "a link cannot slow down the all-reduce of %s itself; use "
+                       "gradwire's own collectives",
+                       c->table.name);
     l = gwi_calloc(1, sizeof *l);
     if (l == NULL)
         return gw_fail(GW_ERR_NOMEM, "no memory for a link");
