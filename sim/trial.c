@@ -216,6 +216,8 @@ static void end_sequence(trial *t)
 
 /* ---- what coding costs --------------------------------------------------------- */
 
+#ifdef GRADWIRE_SMPI
+
 /* All ranks do the same before the first and after the last message: the middle one of
  * their figures stands for all, and a rank that was disturbed delays nobody. */
 static gw_status agree(gw_comm *comm, double *own, double *all, size_t *lens)
@@ -264,6 +266,8 @@ static gw_status measure_costs(trial *t)
     t->measured = true;
     return GW_OK;
 }
+
+#endif
 
 /* ---- all of it ------------------------------------------------------------------ */
 
