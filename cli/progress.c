@@ -7,6 +7,7 @@
 #include "common.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -103,8 +104,10 @@ static void tell(void *arg, gwt_event event, const gwt_progress *p)
         break;
     case GWT_EVENT_EVAL:
         clear_line(d);
-        fprintf(stderr, "epoch %.4g  test accuracy %.4f  test loss %.4f\n", p->epoch,
-                p->test_accuracy, p->test_loss);
+        fprintf(stderr, "epoch %.4g  ", p->epoch);
+        if (!isnan(p->test_accuracy)) /* classes, not numbers */
+            fprintf(stderr, "test accuracy %.4f  ", p->test_accuracy);
+        fprintf(stderr, "test loss %.4f\n", p->test_loss);
         break;
     }
 }

@@ -164,11 +164,15 @@ static void print_bytes(const gwt_config *c, const gwt_summary *s)
 
 static void print_accuracy(const gwt_summary *s)
 {
-    printf("accuracy   %.4f on the test set", s->test_accuracy);
-    if (!s->equal)
+    int classes = !isnan(s->test_accuracy); /* not numbers */
+
+    if (classes)
+        printf("accuracy   %.4f on the test set", s->test_accuracy);
+    if (classes && !s->equal)
         printf(" (average model); workers' own %.4f, drift %.3g",
                s->test_accuracy_workers, s->drift);
-    printf("\nloss       %.4f training, %.4f test\n", s->train_loss, s->test_loss);
+    printf("%sloss       %.4f training, %.4f test\n", classes ? "\n" : "",
+           s->train_loss, s->test_loss);
 }
 
 static void print_table(const gwt_config *c, const gwt_job *job)

@@ -88,7 +88,9 @@ gw_status gwt_cifar_load(gwt_data *out, const char *directory);
 /* Checks the len bytes of one of them; path is for the message. GW_ERR_DATA. */
 gw_status gwt_cifar_check(const uint8_t *at, size_t len, const char *path);
 
-/* Makes up a data set; see synthetic.c. */
+/* Make up a data set; see data_convex.c and synthetic.c. */
+gw_status gwt_logistic_load(gwt_data *out, const char *rest, const char *data_dir);
+gw_status gwt_squares_load(gwt_data *out, const char *rest, const char *data_dir);
 gw_status gwt_synthetic_load(gwt_data *out, const char *rest, const char *data_dir);
 
 /* Writes count samples of the split to x, one row each, as floats: bytes in 0..1, or

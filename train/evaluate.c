@@ -47,7 +47,8 @@ static gw_status score_shared(gwt_verdict *out, gw_comm *comm, const gwt_data *d
     float sum[2] = {(float)score.loss, (float)score.correct};
     GWT_TRY(gw_allreduce(comm, sum, 2));
     out->loss = (double)sum[0] / (double)data->test.count;
-    out->accuracy = (double)sum[1] / (double)data->test.count;
+    out->accuracy =
+        data->classes > 0 ? (double)sum[1] / (double)data->test.count : (double)NAN;
     return GW_OK;
 }
 
@@ -59,7 +60,8 @@ static gw_status score_own(gwt_verdict *out, gw_comm *comm, const gwt_data *data
     GWT_TRY(score_range(&score, data, model, 0, data->test.count));
     float share = (float)score.correct / (float)score.count;
     GWT_TRY(gw_allreduce(comm, &share, 1));
-    out->workers_accuracy = (double)share / gw_comm_workers(comm);
+    out->workers_accuracy =
+        data->classes > 0 ? (double)share / gw_comm_workers(comm) : (double)NAN;
     return GW_OK;
 }
 

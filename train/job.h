@@ -53,7 +53,8 @@ gw_status gwt_rundir_summary(const gwt_job *job);
 
 /* What the models are worth. */
 typedef struct gwt_verdict {
-    double loss, accuracy;   /* of the model, or of the workers' average */
+    double loss, accuracy;   /* of the model, or of the workers' average; there is no
+                                accuracy (NaN) where numbers are predicted */
     double workers_accuracy; /* mean of the workers' own; NaN if models are the same */
     double drift;            /* how far apart they are; NaN likewise */
 } gwt_verdict;

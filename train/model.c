@@ -23,6 +23,8 @@ enum { LAYERS_MAX = 128, TENSOR_NAME_CAP = 48, LINE_FLOATS = 16 };
 
 struct gwt_model {
     size_t layers, tensors, floats, stats_floats, carry_floats, max_batch, classes;
+    size_t columns; /* outputs per label */
+    gwt_loss loss;
     gwt_layer layer[LAYERS_MAX];
     gw_tensor tensor[LAYERS_MAX * GWT_PARAMS_MAX];
     double bound[LAYERS_MAX * GWT_PARAMS_MAX], value[LAYERS_MAX * GWT_PARAMS_MAX];
@@ -66,11 +68,11 @@ static gw_status plan(gwt_model *m, const gwt_model_spec *spec, gwt_shape in)
         m->carry_floats += layer->carry_floats;
         in = layer->out;
     }
-    if (gwt_shape_floats(in) % m->classes != 0)
+    if (gwt_shape_floats(in) % m->columns != 0)
         return gw_fail(GW_ERR_ARG,
                        "model %s ends with %zu outputs, but there are %zu "
                        "classes",
-                       spec->name, gwt_shape_floats(in), m->classes);
+                       spec->name, gwt_shape_floats(in), m->columns);
     return GW_OK;
 }
 
@@ -163,10 +165,13 @@ gw_status gwt_model_new(gwt_model **out, const gwt_model_spec *spec, gwt_shape i
     gw_status st;
 
     *out = NULL;
+    GWT_TRY(gwt_loss_check(spec->loss, spec->name, classes));
     m = gwt_calloc(1, sizeof *m, "a model");
     if (m == NULL)
         return GW_ERR_NOMEM;
     m->classes = classes;
+    m->columns = gwt_loss_outputs(spec->loss, classes);
+    m->loss = spec->loss;
     m->max_batch = max_batch;
     st = plan(m, spec, in);
     if (st != GW_OK)
@@ -268,7 +273,7 @@ size_t gwt_model_max_batch(const gwt_model *model)
 
 size_t gwt_model_outputs(const gwt_model *model)
 {
-    return gwt_shape_floats(model->layer[model->layers - 1].out) / model->classes;
+    return gwt_shape_floats(model->layer[model->layers - 1].out) / model->columns;
 }
 
 static gw_status forward(gwt_model *m, const gwt_pass *pass)
@@ -299,8 +304,14 @@ static gw_status backward(gwt_model *m, const gwt_pass *pass)
 static gwt_score loss_of(gwt_model *m, const uint32_t *labels, size_t batch,
                          float *delta)
 {
-    return gwt_softmax_loss(m->act[m->layers], labels, batch * gwt_model_outputs(m),
-                            m->classes, delta);
+    const float *out = m->act[m->layers];
+    size_t rows = batch * gwt_model_outputs(m);
+
+    if (m->loss == GWT_LOSS_LOGISTIC)
+        return gwt_logistic_loss(out, labels, rows, delta);
+    if (m->loss == GWT_LOSS_SQUARES)
+        return gwt_squares_loss(out, labels, rows, delta);
+    return gwt_softmax_loss(out, labels, rows, m->classes, delta);
 }
 
 gw_status gwt_model_train(gwt_model *model, const uint32_t *labels,
@@ -323,7 +334,7 @@ gw_status gwt_model_score(gwt_model *model, const uint32_t *labels, size_t batch
 gw_status gwt_model_warm(gwt_model *model, size_t batch)
 {
     size_t kept = model->stats_floats + model->carry_floats;
-    size_t outputs = gwt_model_outputs(model) * model->classes;
+    size_t outputs = gwt_model_outputs(model) * model->columns;
     gwt_pass pass = {.batch = batch, .training = 1};
     float *saved = gwt_calloc(kept + 1, sizeof *saved, "a model's statistics");
     gw_status st;

@@ -13,6 +13,10 @@ static const gwt_layer_spec softmax[] = {
     {.type = &gwt_layer_dense, .name = "fc"},
 };
 
+static const gwt_layer_spec linear[] = {
+    {.type = &gwt_layer_dense, .name = "fc", .units = 1},
+};
+
 static const gwt_layer_spec fnn3[] = {
     {.type = &gwt_layer_dense, .name = "fc1", .units = 200, .relu = 1},
     {.type = &gwt_layer_dense, .name = "fc2", .units = 200, .relu = 1},
@@ -20,8 +24,14 @@ static const gwt_layer_spec fnn3[] = {
 };
 
 static const gwt_model_spec table[] = {
-    {"softmax", "multinomial logistic regression", softmax, COUNT(softmax)},
-    {"fnn3", "three dense layers, 200-200-classes, ReLU", fnn3, COUNT(fnn3)},
+    {"softmax", "multinomial logistic regression", softmax, COUNT(softmax),
+     GWT_LOSS_SOFTMAX},
+    {"fnn3", "three dense layers, 200-200-classes, ReLU", fnn3, COUNT(fnn3),
+     GWT_LOSS_SOFTMAX},
+    {"logistic", "logistic regression, for two classes", linear, COUNT(linear),
+     GWT_LOSS_LOGISTIC},
+    {"least-squares", "linear regression, for numbers", linear, COUNT(linear),
+     GWT_LOSS_SQUARES},
 };
 
 const gwt_model_spec *gwt_model_at(size_t i)

@@ -13,6 +13,7 @@ typedef struct gwt_model_spec {
     const char *summary;
     const gwt_layer_spec *layers;
     size_t count;
+    gwt_loss loss; /* softmax if nothing is said */
 } gwt_model_spec;
 
 /* The i-th model, NULL past the end. */
@@ -24,8 +25,8 @@ gw_status gwt_model_find(const char *name, const gwt_model_spec **out);
 typedef struct gwt_model gwt_model;
 
 /* Makes the model for samples of shape `in` and that many classes, for batches of
- * at most max_batch. Parameters are 0 until gwt_model_init(). No later call
- * allocates. GW_ERR_ARG, GW_ERR_NOMEM. */
+ * at most max_batch; classes is 0 if numbers are predicted. Parameters are 0 until
+ * gwt_model_init(). No later call allocates. GW_ERR_ARG, GW_ERR_NOMEM. */
 gw_status gwt_model_new(gwt_model **out, const gwt_model_spec *spec, gwt_shape in,
                         size_t classes, size_t max_batch);
 void gwt_model_free(gwt_model *model);

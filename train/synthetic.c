@@ -7,64 +7,21 @@
  * All arithmetic is on whole numbers, so the bytes are the same everywhere. The
  * number of ones among 64 random bits serves as the bell curve. */
 #include "data.h"
+#include "data_words.h"
 
 #include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 
 typedef struct settings {
     uint64_t train, test, dim, classes, seed;
 } settings;
 
-typedef struct option {
-    const char *name;
-    size_t offset;
-    uint64_t min, max;
-} option;
-
-static const option options[] = {
+static const gwt_word words[] = {
     {"train", offsetof(settings, train), 1, 10000000},
     {"test", offsetof(settings, test), 1, 10000000},
     {"dim", offsetof(settings, dim), 1, 1000000},
     {"classes", offsetof(settings, classes), 2, 256},
     {"seed", offsetof(settings, seed), 0, UINT64_MAX},
 };
-
-/* One "name=value". */
-static gw_status parse_word(settings *s, char *word)
-{
-    char *value = strchr(word, '=');
-
-    if (value != NULL)
-        *value++ = '\0';
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
-        const option *o = &options[i];
-        if (strcmp(o->name, word) != 0)
-            continue;
-        if (value == NULL)
-            return gw_fail(GW_ERR_ARG, "data set synthetic: %s needs a value", word);
-        return gwt_parse_count(word, value, o->min, o->max,
-                               (uint64_t *)(void *)((char *)s + o->offset));
-    }
-    return gw_fail(
-        GW_ERR_ARG,
-        "data set synthetic: no '%s'; there are train, test, dim, classes and "
-        "seed",
-        word);
-}
-
-static gw_status parse(settings *s, const char *rest)
-{
-    char copy[256], *save = NULL;
-
-    if (strlen(rest) >= sizeof copy)
-        return gw_fail(GW_ERR_ARG, "data set synthetic: too many words");
-    snprintf(copy, sizeof copy, "%s", rest);
-    for (char *w = strtok_r(copy, ",", &save); w != NULL;
-         w = strtok_r(NULL, ",", &save))
-        GWT_TRY(parse_word(s, w));
-    return GW_OK;
-}
 
 static unsigned ones(uint64_t x)
 {
@@ -115,8 +72,8 @@ gw_status gwt_synthetic_load(gwt_data *out, const char *rest, const char *data_d
     settings s = {.train = 4000, .test = 1000, .dim = 784, .classes = 10, .seed = 1};
 
     (void)data_dir;
-    if (rest != NULL)
-        GWT_TRY(parse(&s, rest));
+    GWT_TRY(
+        gwt_data_words("synthetic", rest, words, sizeof words / sizeof words[0], &s));
     out->shape = (gwt_shape){1, 1, (size_t)s.dim};
     out->classes = (size_t)s.classes;
     GWT_TRY(make_split(&out->train, &out->owned[0], &s, 0, (size_t)s.train));
