@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_cluster.py - the test cluster (bench/cluster): hosts come up, have names and
+# wires of their own, and nothing is left of them whatever ends the command; gradwire
+# gives the same model there as on this machine, and counts the bytes that the
+# interfaces count. Nothing here is timed. Skipped where no cluster is possible.
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.environ["GRADWIRE_SOURCE"]
+BUILD = os.environ["GRADWIRE_BUILD"]
+GRADWIRE = os.path.abspath(os.environ["GRADWIRE"])
+EXCHANGE = os.path.join(BUILD, "gradwire-exchange")
+CLUSTER = os.path.join(ROOT, "bench", "cluster", "cluster")
+LIMIT = 100
+
+failures = []
+passed = 0
+
+
+def check(ok, what):
+    global passed
+    if ok:
+        passed += 1
+    else:
+        failures.append(what)
+        print("FAILED:", what, flush=True)
+
+
+def cluster(*words, **more):
+    return subprocess.run([CLUSTER, *words], capture_output=True, text=True, timeout=LIMIT,
+                          stdin=subprocess.DEVNULL, **more)
+
+
+def start(*words):
+    return subprocess.Popen([CLUSTER, *words], stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def left_of(pid):
+    """What is left of the cluster of that process."""
+    names = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
+    left = [n for n in names if n.startswith(f"gw{pid}-")]
+    folder = f"/run/gradwire-cluster/{pid}"
+    return left + ([folder] if os.path.exists(folder) else [])
+
+
+def interfaces():
+    return sorted(os.listdir("/sys/class/net"))
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(happened):
+    end = time.monotonic() + LIMIT
+    while not happened():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def sleepers(folder, hosts):
+    """A command whose ranks write their process ids and stay."""
+    return ["--hosts", str(hosts), "--", "sh", "-c", f"echo $$ >{folder}/$(hostname).new && "
+            f"mv {folder}/$(hostname).new {folder}/$(hostname) && exec sleep 600"]
+
+
+def pids_in(folder):
+    found = [n for n in os.listdir(folder) if not n.endswith(".new")]
+    return [int(open(os.path.join(folder, n)).read()) for n in found]
+
+
+def hosts_have_names():
+    done = cluster("--hosts", "3", "--", "hostname")
+    check(done.returncode == 0 and sorted(done.stdout.split()) == ["host0", "host1", "host2"],
+          f"host names: {done}")
+    done = cluster("--hosts", "2", "--per-host", "2", "--rate", "full", "--", "hostname")
+    check(done.returncode == 0 and sorted(done.stdout.split()) == ["host0"] * 2 + ["host1"] * 2,
+          f"two ranks on each host: {done}")
+
+
+def plain_launch():
+    done = cluster("--hosts", "3", "--launch", "plain", "--", "sh", "-c",
+                   "echo $RANK $WORLD_SIZE $MASTER_ADDR $(hostname) \"$0 $1\"", "a b", "c'd")
+    wanted = [f"{i} 3 10.77.0.1 host{i} a b c'd" for i in range(3)]
+    check(done.returncode == 0 and sorted(done.stdout.splitlines()) == wanted, f"plain: {done}")
+    done = cluster("--hosts", "3", "--launch", "plain", "--", "sh", "-c",
+                   "[ $RANK != 1 ] || exit 5; sleep 600")
+    check(done.returncode == 5, f"one fails, the others are ended: {done}")
+
+
+def exit_codes(tmp):
+    command = start("--hosts", "2", "--", "sh", "-c", "exit 3")
+    out, err = command.communicate(timeout=LIMIT)
+    check(command.returncode == 3, f"exit status {command.returncode}: {out} {err}")
+    check(left_of(command.pid) == [], f"after a failure: {left_of(command.pid)}")
+    for words in (["--hosts", "0", "--", "true"], ["--rate", "fast", "--", "true"], [],
+                  ["--mtu", "1", "--", "true"]):
+        check(cluster(*words).returncode == 2, f"wrong usage: {words}")
+    done = cluster("--check", user=65534, group=65534, extra_groups=[], cwd="/")
+    check(done.returncode in (77, 126, 127) or not os.access(ROOT, os.X_OK), f"not root: {done}")
+    if done.returncode == 77:
+        check("root" in done.stderr and done.stderr.count("\n") == 1, f"not root: {done}")
+
+
+def signals(tmp):
+    """Asked to end, the cluster ends the job and leaves nothing."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        folder = os.path.join(tmp, number.name)
+        os.mkdir(folder)
+        command = start(*sleepers(folder, 2))
+        check(wait_for(lambda: len(pids_in(folder)) == 2), f"{number.name}: ranks do not come")
+        command.send_signal(number)
+        command.communicate(timeout=LIMIT)
+        check(command.returncode == 128 + number, f"{number.name}: exit {command.returncode}")
+        check(left_of(command.pid) == [], f"{number.name}: left {left_of(command.pid)}")
+        check(not any(is_alive(p) for p in pids_in(folder)), f"{number.name}: a rank lives on")
+
+
+def early_signals():
+    """The same at any moment of coming up."""
+    for delay in (0.05, 0.15, 0.25, 0.4):
+        command = start("--hosts", "4", "--", "sleep", "600")
+        time.sleep(delay)
+        command.send_signal(signal.SIGTERM)
+        command.communicate(timeout=LIMIT)
+        check(command.returncode in (143, -signal.SIGTERM), f"early: exit {command.returncode}")
+        check(left_of(command.pid) == [], f"early: left {left_of(command.pid)}")
+
+
+def killed(tmp):
+    """Killed, it leaves its hosts, and --clean removes them - not those of another."""
+    folder, other_folder = os.path.join(tmp, "killed"), os.path.join(tmp, "other")
+    os.mkdir(folder)
+    os.mkdir(other_folder)
+    command, other = start(*sleepers(folder, 2)), start(*sleepers(other_folder, 2))
+    check(wait_for(lambda: len(pids_in(folder)) == 2 and len(pids_in(other_folder)) == 2),
+          "two clusters at once: ranks do not come")
+    command.kill()
+    command.communicate(timeout=LIMIT)
+    check(left_of(command.pid) != [], "a killed cluster leaves nothing to be cleaned?")
+    done = cluster("--clean")
+    check(done.returncode == 0 and f"gw{command.pid}" in done.stdout and
+          f"gw{other.pid}" not in done.stdout, f"--clean: {done}")
+    check(left_of(command.pid) == [], f"cleaned: left {left_of(command.pid)}")
+    check(wait_for(lambda: not any(is_alive(p) for p in pids_in(folder))), "a rank lives on")
+    check(all(is_alive(p) for p in pids_in(other_folder)), "--clean ended another's ranks")
+    other.terminate()
+    other.communicate(timeout=LIMIT)
+    check(left_of(other.pid) == [], f"other: left {left_of(other.pid)}")
+
+
+def main():
+    done = cluster("--check")
+    if done.returncode == 77:
+        print("skipped:", done.stderr.strip())
+        return 77
+    before = interfaces()
+    with tempfile.TemporaryDirectory() as tmp:
+        hosts_have_names()
+        plain_launch()
+        exit_codes(tmp)
+        signals(tmp)
+        early_signals()
+        killed(tmp)
+    check(interfaces() == before, f"the machine's interfaces: {before}, then {interfaces()}")
+    print(f"{passed} passed, {len(failures)} failed")
+    return 1 if failures else 0
+
+
+sys.exit(main())
