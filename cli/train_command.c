@@ -85,7 +85,15 @@ static const gwc_flag flags[] = {
      "directory for metrics.jsonl and summary.json;\nruns/MODEL-DATA-SYNC-N if not "
      "given",
      GWC_TEXT, AT(run.out), 0, 0},
-    {"force", NULL, NULL, "write over a finished run", GWC_SWITCH, AT(run.force), 0, 0},
+    {"force", NULL, NULL, "write over a run that is there", GWC_SWITCH, AT(run.force),
+     0, 0},
+    {"checkpoint-every", "STEPS|Nepochs", NULL,
+     "keep all that is needed to go on from there, so often,\nat the end and after "
+     "Ctrl-C",
+     GWC_TEXT, AT(run.checkpoint_every), 0, 0},
+    {"keep", "N", "2", "how many checkpoints are kept", GWC_INT, AT(run.keep), 1, 1e6},
+    {"resume", NULL, NULL, "go on from the newest good checkpoint in --out", GWC_SWITCH,
+     AT(run.resume), 0, 0},
     {"log-every", "STEPS", NULL,
      "a line in the log so often; about fifty per run if not given", GWC_COUNT,
      AT(run.log_every), 1, 1e15},
@@ -141,6 +149,8 @@ static void catch_signals(gwt_job *job)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    /* A file that grows too large is an error of write(), with a message. */
+    signal(SIGXFSZ, SIG_IGN);
 }
 
 /* ---- the table at the end ----------------------------------------------- */
@@ -213,12 +223,27 @@ static int code_of(gw_status st)
     return st == GW_ERR_ARG || st == GW_ERR_SPEC ? GWC_USAGE : GWC_FAILED;
 }
 
+static void show_start(const settings *set, const gwt_job *job)
+{
+    uint64_t step;
+    const char *resumed = gwt_job_resumed(job, &step), *at = gwt_job_warnings(job);
+
+    while (*at != '\0') {
+        size_t len = strcspn(at, "\n");
+        fprintf(stderr, "gradwire: warning: %.*s\n", (int)len, at);
+        at += len + (at[len] != '\0');
+    }
+    if (resumed != NULL && !set->quiet)
+        fprintf(stderr, "going on from %s, step %" PRIu64 "\n", resumed, step);
+}
+
 static int run_job(const settings *set, gwt_job *job)
 {
     gwc_display display = gwc_display_new();
     gwt_observer observer = gwc_display_observer(&display);
     gw_status st;
 
+    show_start(set, job);
     catch_signals(job);
     st = gwt_job_run(job, set->quiet ? NULL : &observer);
     running = NULL;

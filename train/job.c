@@ -45,6 +45,26 @@ static gw_status check_config(gwt_job *job)
     return gwt_schedule_parse(&job->schedule, c->schedule, c->warmup);
 }
 
+/* "500" steps or "2epochs". */
+static gw_status plan_checkpoints(gwt_job *job)
+{
+    const char *text = job->config.checkpoint_every;
+    const char *unit = text != NULL ? strstr(text, "epochs") : NULL;
+    size_t factor = 1;
+    char count[32];
+
+    if (text == NULL)
+        return GW_OK;
+    if (unit != NULL && unit > text && strcmp(unit, "epochs") == 0)
+        factor = job->epoch_steps;
+    snprintf(count, sizeof count, "%.*s",
+             factor == 1 ? (int)strlen(text) : (int)(unit - text), text);
+    GWT_TRY(gwt_parse_count("--checkpoint-every", count, 1, 1000000000000000,
+                            &job->checkpoint_every));
+    job->checkpoint_every *= factor;
+    return GW_OK;
+}
+
 static gw_status plan_steps(gwt_job *job)
 {
     const gwt_config *c = &job->config;
@@ -60,6 +80,7 @@ static gw_status plan_steps(gwt_job *job)
     job->log_every = c->log_every;
     if (job->log_every == 0)
         job->log_every = job->total_steps < 50 ? 1 : job->total_steps / 50;
+    GWT_TRY(plan_checkpoints(job));
     job->schedule.epoch_steps = (double)job->epoch_steps;
     job->schedule.total_steps = (double)job->total_steps;
     return GW_OK;
@@ -126,6 +147,7 @@ void gwt_job_free(gwt_job *job)
     if (job == NULL)
         return;
     gwt_data_free(&job->data);
+    gwt_rundir_leave(job);
     if (job->shared != NULL)
         munmap(job->shared, sizeof *job->shared);
     gwt_free(job);
@@ -153,6 +175,17 @@ void gwt_job_stop(gwt_job *job)
 const gwt_summary *gwt_job_summary(const gwt_job *job)
 {
     return &job->shared->summary;
+}
+
+const char *gwt_job_warnings(const gwt_job *job)
+{
+    return job->warnings;
+}
+
+const char *gwt_job_resumed(const gwt_job *job, uint64_t *step)
+{
+    *step = job->resume_step;
+    return job->resume[0] != '\0' ? job->resume : NULL;
 }
 
 const char *gwt_job_directory(const gwt_job *job)

@@ -29,7 +29,12 @@ struct gwt_job {
     int augment; /* sum of GWT_AUGMENT_... */
     size_t epoch_steps;
     uint64_t total_steps, log_every;
+    uint64_t checkpoint_every; /* steps; 0: never */
     char directory[GWT_PATH_CAP];
+    int lock; /* open while this run owns the directory; 0: none */
+    char resume[GWT_PATH_CAP + 64]; /* the checkpoint to go on from, "" if none */
+    uint64_t resume_step;
+    char warnings[2048];
     gwt_shared *shared;
     const gwt_observer *observer;
 };
@@ -43,8 +48,11 @@ gw_status gwt_worker(gw_comm *comm, void *job);
  * finished run, unless --force was given. */
 gw_status gwt_rundir_make(gwt_job *job);
 
-/* Opens the metrics file afresh. */
-gw_status gwt_rundir_metrics(const gwt_job *job, FILE **out);
+/* Gives the directory up. */
+void gwt_rundir_leave(gwt_job *job);
+
+/* Opens the metrics file and keeps the first `keep` bytes of it, whole lines only. */
+gw_status gwt_rundir_metrics(const gwt_job *job, uint64_t keep, FILE **out);
 
 /* Writes summary.json: all of it or nothing. */
 gw_status gwt_rundir_summary(const gwt_job *job);

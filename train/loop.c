@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include "augment.h"
 #include "compute.h"
+#include "checkpoint.h"
 #include "json.h"
 #include "shuffle.h"
 #include "worker.h"
@@ -83,6 +84,22 @@ static gw_status make_buffers(worker *w)
     return GW_OK;
 }
 
+/* At the first step, or where a checkpoint ends. */
+static gw_status begin(worker *w)
+{
+    uint64_t metrics_len = 0;
+
+    w->saved_at = UINT64_MAX;
+    if (w->job->config.resume) {
+        GWT_TRY(gwt_checkpoint_load(w, &metrics_len));
+    } else {
+        GWT_TRY(gw_sync_start(w->sync, gwt_model_params(w->model)));
+    }
+    if (gw_comm_rank(w->comm) != 0)
+        return GW_OK;
+    return gwt_rundir_metrics(w->job, metrics_len, &w->metrics);
+}
+
 static gw_status set_up(worker *w)
 {
     leave_signals(&w->job->config);
@@ -90,12 +107,10 @@ static gw_status set_up(worker *w)
     GWT_TRY(make_model(w));
     GWT_TRY(make_sync(w));
     GWT_TRY(make_buffers(w));
-    if (gw_comm_rank(w->comm) == 0)
-        GWT_TRY(gwt_rundir_metrics(w->job, &w->metrics));
     /* The first products make the engine generate its code; that is no part of a
      * step's time. */
     GWT_TRY(gwt_model_warm(w->model, (size_t)w->job->config.batch));
-    GWT_TRY(gw_sync_start(w->sync, gwt_model_params(w->model)));
+    GWT_TRY(begin(w));
     return gw_barrier(w->comm);
 }
 
@@ -158,10 +173,20 @@ static gw_status evaluate(worker *w)
     return GW_OK;
 }
 
-/* What the sync did so far. */
-static void write_sync(gwt_json *j, const worker *w)
+/* What the sync did so far, in the whole run. */
+static gw_stats stats_of(const worker *w)
 {
     gw_stats stats = gw_sync_stats(w->sync);
+
+    stats.encode_seconds += w->before.encode_seconds;
+    stats.wait_seconds += w->before.wait_seconds;
+    stats.decode_seconds += w->before.decode_seconds;
+    return stats;
+}
+
+static void write_sync(gwt_json *j, const worker *w)
+{
+    gw_stats stats = stats_of(w);
 
     gwt_json_real(j, "encode_s", stats.encode_seconds);
     gwt_json_real(j, "wait_s", stats.wait_seconds);
@@ -315,11 +340,18 @@ static int evaluation_due(const gwt_job *job, uint64_t done)
     return every != 0 && done % every == 0;
 }
 
+static gw_status save(worker *w)
+{
+    GWT_TRY(gwt_checkpoint_save(w));
+    w->saved_at = w->so_far.steps;
+    return GW_OK;
+}
+
 static gw_status train(worker *w)
 {
     const gwt_job *job = w->job;
 
-    for (uint64_t t = 0; t < job->total_steps; t++) {
+    for (uint64_t t = w->so_far.steps; t < job->total_steps; t++) {
         double loss;
         if (!gwt_stop_enter(&job->shared->stop, t + 1)) {
             w->so_far.stopped = 1;
@@ -330,7 +362,12 @@ static gw_status train(worker *w)
         int evaluation = evaluation_due(job, t + 1);
         if (evaluation || (t + 1) % job->log_every == 0)
             GWT_TRY(record(w, evaluation));
+        if (job->checkpoint_every != 0 && (t + 1) % job->checkpoint_every == 0)
+            GWT_TRY(save(w));
     }
+    /* Before the last word: a run that goes on from here has not said it. */
+    if (job->checkpoint_every != 0 && w->saved_at != w->so_far.steps)
+        GWT_TRY(save(w));
     /* The last word, unless it has been said. */
     if (w->evaluated_at != w->so_far.steps || w->so_far.steps == 0)
         return record(w, 1);
@@ -365,7 +402,7 @@ static void fill_results(worker *w, double loss)
     s->equal = w->average == NULL;
     s->params = gwt_model_floats(w->model);
     s->epochs = (double)s->steps / (double)w->job->epoch_steps;
-    s->stats = gw_sync_stats(w->sync);
+    s->stats = stats_of(w);
     s->residual_norm = gw_sync_residual_norm(w->sync);
     s->train_loss = loss;
     s->test_loss = w->verdict.loss;
@@ -397,7 +434,8 @@ gw_status gwt_worker(gw_comm *comm, void *job)
 
     w.verdict = (gwt_verdict){(double)NAN, (double)NAN, (double)NAN, (double)NAN};
     st = set_up(&w);
-    w.began = w.mark = gwt_now();
+    w.mark = gwt_now();
+    w.began = w.mark - w.elapsed;
     if (st == GW_OK)
         st = train(&w);
     if (st == GW_OK && !w.so_far.stopped)

@@ -3,15 +3,18 @@
  * rundir.c - the directory of a run: metrics.jsonl, one object per line, and
  * summary.json. */
 #define _GNU_SOURCE
-#include "job.h"
+#include "checkpoint.h"
 #include "json.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { FILE_CAP = GWT_PATH_CAP + 64, WORD_CAP = 48 };
@@ -81,42 +84,109 @@ static gw_status make_numbered(gwt_job *job)
     return cannot_make(job->directory);
 }
 
+/* Sees that nothing is lost which the user may still want, and removes what is not
+ * wanted any more. */
+static gw_status make_room(gwt_job *job)
+{
+    int resume = job->config.resume, force = job->config.force;
+    char path[FILE_CAP];
+
+    path_of(path, job, "summary.json");
+    if (resume)
+        GWT_TRY(gwt_checkpoints_find(job));
+    else if (access(path, F_OK) == 0 && !force)
+        return gw_fail(GW_ERR_ARG,
+                       "%s holds a finished run; name another --out, or add --force "
+                       "to write over it",
+                       job->directory);
+    else if (gwt_checkpoints_any(job) && !force)
+        return gw_fail(GW_ERR_ARG,
+                       "%s holds checkpoints; add --resume to go on from them, or "
+                       "--force to remove them and begin anew",
+                       job->directory);
+    else
+        gwt_checkpoints_clear(job);
+    if (unlink(path) != 0 && errno != ENOENT)
+        return gw_fail(GW_ERR_SYSTEM, "cannot remove %s: %s", path, strerror(errno));
+    return GW_OK;
+}
+
+/* Two runs in one directory would spoil each other's files. The lock is the open
+ * file's, which workers share: it lasts until the last of them is gone. Those of a
+ * run that was just killed may need a moment for it. */
+static gw_status lock_directory(gwt_job *job)
+{
+    const struct timespec nap = {.tv_nsec = 20000000};
+    int tries = 250, fd = open(job->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        return gw_fail(GW_ERR_SYSTEM, "cannot open the run directory %s: %s",
+                       job->directory, strerror(errno));
+    job->lock = fd;
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK)
+            return GW_OK; /* a file system without locks */
+        if (tries-- == 0)
+            return gw_fail(GW_ERR_SYSTEM, "another run is writing to %s",
+                           job->directory);
+        nanosleep(&nap, NULL);
+    }
+    return GW_OK;
+}
+
+void gwt_rundir_leave(gwt_job *job)
+{
+    if (job->lock > 0)
+        close(job->lock);
+    job->lock = 0;
+}
+
 gw_status gwt_rundir_make(gwt_job *job)
 {
     const char *out = job->config.out;
-    char path[FILE_CAP];
 
+    if (out == NULL && job->config.resume)
+        return gw_fail(GW_ERR_ARG, "--resume needs --out, the run directory to go on "
+                                   "in");
     if (out == NULL)
         return make_numbered(job);
     if (out[0] == '\0' || strlen(out) >= GWT_PATH_CAP)
         return gw_fail(GW_ERR_ARG, "--out: '%s' is not the name of a directory", out);
     snprintf(job->directory, sizeof job->directory, "%s", out);
     GWT_TRY(make_path(out));
-    path_of(path, job, "summary.json");
-    if (access(path, F_OK) == 0) {
-        if (!job->config.force)
-            return gw_fail(
-                GW_ERR_ARG,
-                "%s holds a finished run; name another --out, or add --force "
-                "to write over it",
-                out);
-        if (unlink(path) != 0)
-            return gw_fail(GW_ERR_SYSTEM, "cannot remove %s: %s", path,
-                           strerror(errno));
-    }
+    GWT_TRY(lock_directory(job));
+    GWT_TRY(make_room(job));
     if (access(out, W_OK | X_OK) != 0)
         return gw_fail(GW_ERR_SYSTEM, "cannot write to the run directory %s: %s", out,
                        strerror(errno));
     return GW_OK;
 }
 
-gw_status gwt_rundir_metrics(const gwt_job *job, FILE **out)
+/* Cuts the file to at most `keep` bytes, after the end of a line. */
+static int cut_lines(FILE *file, uint64_t keep)
+{
+    struct stat info;
+
+    if (fstat(fileno(file), &info) != 0)
+        return -1;
+    off_t len = (uint64_t)info.st_size < keep ? info.st_size : (off_t)keep;
+    for (char last = 0; len > 0; len--)
+        if (pread(fileno(file), &last, 1, len - 1) == 1 && last == '\n')
+            break;
+    if (ftruncate(fileno(file), len) != 0)
+        return -1;
+    return fseeko(file, 0, SEEK_END);
+}
+
+gw_status gwt_rundir_metrics(const gwt_job *job, uint64_t keep, FILE **out)
 {
     char path[FILE_CAP];
+    int fd;
 
     path_of(path, job, "metrics.jsonl");
-    *out = fopen(path, "w");
-    if (*out == NULL)
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    *out = fd >= 0 ? fdopen(fd, "r+") : NULL;
+    if (*out == NULL || cut_lines(*out, keep) != 0)
         return gw_fail(GW_ERR_SYSTEM, "cannot write %s: %s", path, strerror(errno));
     return GW_OK;
 }

@@ -35,8 +35,13 @@ typedef struct gwt_config {
     const char *link;      /* NULL: the machine as it is */
     const char *optimizer; /* sgd, adagrad, adam */
     const char *schedule, *warmup;
-    const char *out; /* run directory; NULL: a new one under runs/ */
-    int force;       /* write into out even if a finished run is there */
+    const char *out;              /* run directory; NULL: a new one under runs/ */
+    int force;                    /* write into out even if a run is there */
+    const char *checkpoint_every; /* steps, or epochs as in "2epochs"; NULL: never */
+    int keep;                     /* how many checkpoints are kept */
+    int resume;                   /* go on from the newest checkpoint in out */
+    const char *init;             /* weights to begin with, safetensors; NULL: seed */
+    const char *export_to;        /* where the trained weights go; NULL: nowhere */
     int workers, spawn /* gw_spawn */, threads;
     double timeout;
     uint64_t epochs;
@@ -110,6 +115,12 @@ void gwt_job_stop(gwt_job *job);
 /* The result, once gwt_job_run() has succeeded; valid as long as the job. */
 const gwt_summary *gwt_job_summary(const gwt_job *job);
 const char *gwt_job_directory(const gwt_job *job);
+
+/* What the user should know although the run can go on: lines, "" if nothing. The
+ * checkpoint that the run resumes from, NULL if none, and its step. Both as soon as
+ * the job is made. */
+const char *gwt_job_warnings(const gwt_job *job);
+const char *gwt_job_resumed(const gwt_job *job, uint64_t *step);
 
 /* Writes the summary as JSON, as in summary.json, to a stream. */
 void gwt_job_print(const gwt_job *job, FILE *stream);

@@ -35,6 +35,9 @@ typedef struct gwt_life {
     gwt_mean logged, epoch; /* losses since the last record, in this epoch */
     double began, mark;     /* when the run and the current interval began */
     uint64_t mark_step;
+    uint64_t saved_at; /* step of the last checkpoint, UINT64_MAX: none */
+    double elapsed;    /* of the run, before it was resumed */
+    gw_stats before;   /* its seconds, likewise; no counts */
 } gwt_life;
 
 #endif
