@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * compute.h - the heavy arithmetic of the trainer. One file implements it, and
- * that file alone knows which engine does the work. */
+ * compute.h - the heavy arithmetic of the trainer. The files compute_*.c implement
+ * it, and they alone know which engine does the work. */
 #ifndef GWT_COMPUTE_H
 #define GWT_COMPUTE_H
 
-#include "gradwire.h"
+#include "layer.h"
 
 /* Sets how many threads this worker computes with (at least 1). It is called by
  * each worker for itself, never before a fork: a parent that has computed with
@@ -27,5 +27,35 @@ typedef struct gwt_operand {
  * n are the sizes after turning. Fails if the engine does (GW_ERR_SYSTEM). */
 gw_status gwt_matmul(size_t m, size_t n, size_t k, gwt_operand a, gwt_operand b,
                      float *c, size_t ldc);
+
+/* How many channels this CPU likes side by side (gwt_layer); 1: plain is best. */
+size_t gwt_compute_block(void);
+
+/* A convolution: each output is a weighted sum over a square window of the input,
+ * which is padded with zeros. Weights are plain:
+ * out.channels x in.channels x kernel x kernel. */
+typedef struct gwt_conv_options {
+    gwt_shape in, out;
+    size_t in_block, out_block;
+    size_t kernel, stride, padding;
+    int bias;
+} gwt_conv_options;
+
+typedef struct gwt_conv gwt_conv;
+
+/* Prepares it. What depends on the size of a batch is made when one of that size
+ * first comes, and kept. GW_ERR_NOMEM, GW_ERR_SYSTEM. */
+gw_status gwt_conv_new(gwt_conv **out, const gwt_conv_options *options);
+void gwt_conv_free(gwt_conv *conv);
+
+/* out from in; bias is NULL where the convolution has none. */
+gw_status gwt_conv_forward(gwt_conv *conv, size_t batch, const float *in,
+                           const float *weight, const float *bias, float *out);
+
+/* From dout, the derivative by out: sets dweight, dbias unless there is none, and din
+ * unless it is NULL. */
+gw_status gwt_conv_backward(gwt_conv *conv, size_t batch, const float *in,
+                            const float *weight, const float *dout, float *dweight,
+                            float *dbias, float *din);
 
 #endif

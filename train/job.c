@@ -116,8 +116,8 @@ static gw_status prepare(gwt_job *job)
 {
     GWT_TRY(check_config(job));
     GWT_TRY(gwt_data_load(&job->data, job->config.data, job->config.data_dir));
-    GWT_TRY(gwt_loss_check(job->model->loss, job->model->name, job->data.classes));
     GWT_TRY(choose_augment(job));
+    GWT_TRY(gwt_model_check(job->model, job->data.shape, job->data.classes));
     GWT_TRY(plan_steps(job));
     GWT_TRY(make_shared(job));
     return gwt_rundir_make(job);

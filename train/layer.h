@@ -12,8 +12,7 @@
 
 #include "common.h"
 
-/* Channels, height and width of one sample, channel by channel in memory;
- * a plain vector of n is {n, 1, 1}. */
+/* Channels, height and width of one sample; a plain vector of n is {n, 1, 1}. */
 typedef struct gwt_shape {
     size_t channels, height, width;
 } gwt_shape;
@@ -47,19 +46,28 @@ typedef struct gwt_layer_type gwt_layer_type;
 typedef struct gwt_layer_spec {
     const gwt_layer_type *type;
     const char *name;
-    size_t units; /* dense: outputs; 0 means one per class of the data */
-    int relu;     /* dense: whether max(0, x) is applied to them */
+    size_t units;  /* dense, conv, residual: outputs; 0: one per class of the data */
+    int relu;      /* dense, conv, batchnorm: whether max(0, x) is applied to them */
+    size_t kernel; /* conv, maxpool: pixels of the window, in height and in width */
+    size_t stride; /* conv, residual: pixels from window to window; 0: 1 */
+    int no_bias;   /* conv: nothing is added to the weighted sums */
 } gwt_layer_spec;
 
 /* One layer of one model. The model owns all memory; plan() fills the middle
- * part and the model the last. */
+ * part and the model the last.
+ *
+ * Samples lie plain in memory, channel by channel: channels x height x width. Between
+ * layers of images that is slow, for a CPU wants the same pixel of several channels
+ * side by side: there they are channels/block x height x width x block. */
 typedef struct gwt_layer {
     const gwt_layer_spec *spec;
     gwt_shape in;
+    size_t in_block; /* 1: plain; it divides the channels */
     size_t classes, max_batch;
 
     gwt_shape out;
-    size_t params; /* tensors; they lie in param and grad one after the other */
+    size_t out_block; /* 1 before plan() */
+    size_t params;    /* tensors; they lie in param and grad one after the other */
     gwt_param tensor[GWT_PARAMS_MAX];
     size_t work_floats;  /* what forward() leaves for backward(), besides in and out */
     size_t stats_floats; /* statistics of the data, averaged over the workers when the
@@ -99,5 +107,11 @@ struct gwt_layer_type {
 };
 
 extern const gwt_layer_type gwt_layer_dense;
+extern const gwt_layer_type gwt_layer_conv;
+extern const gwt_layer_type gwt_layer_batchnorm;
+extern const gwt_layer_type gwt_layer_residual;
+extern const gwt_layer_type gwt_layer_maxpool;
+extern const gwt_layer_type gwt_layer_average;
+extern const gwt_layer_type gwt_layer_flatten;
 
 #endif

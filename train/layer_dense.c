@@ -22,6 +22,9 @@ static gw_status plan_dense(gwt_layer *layer)
     if (in == 0 || out == 0)
         return gw_fail(GW_ERR_ARG, "layer %s: %zu inputs and %zu outputs make no layer",
                        layer->spec->name, in, out);
+    if (layer->in_block > 1 && layer->in.height * layer->in.width > 1)
+        return gw_fail(GW_ERR_ARG, "layer %s: needs a flatten before it",
+                       layer->spec->name);
     /* Keeps the scale of signals from layer to layer: He's bound where half of the
      * outputs will be cut off, Glorot's otherwise. */
     double fan = layer->spec->relu ? (double)in : (double)(in + out);

@@ -50,9 +50,27 @@ static void add_tensors(gwt_model *m, const gwt_layer *layer)
     }
 }
 
+/* Numbers of the spec that are 0 are free. */
+static gw_status check_samples(const gwt_model_spec *spec, gwt_shape in)
+{
+    gwt_shape want = spec->in;
+
+    if ((want.channels == 0 || want.channels == in.channels) &&
+        (want.height == 0 || want.height == in.height) &&
+        (want.width == 0 || want.width == in.width))
+        return GW_OK;
+    return gw_fail(GW_ERR_ARG,
+                   "model %s is for samples of %zu x %zu pixels, and these have "
+                   "%zu x %zu",
+                   spec->name, want.height, want.width, in.height, in.width);
+}
+
 /* Fills in the sizes of all layers and tensors. */
 static gw_status plan(gwt_model *m, const gwt_model_spec *spec, gwt_shape in)
 {
+    size_t block = 1;
+
+    GWT_TRY(check_samples(spec, in));
     for (size_t l = 0; l < spec->count; l++) {
         gwt_layer *layer = &m->layer[m->layers++];
         m->spec[l] = spec->layers[l];
@@ -60,6 +78,8 @@ static gw_status plan(gwt_model *m, const gwt_model_spec *spec, gwt_shape in)
             m->spec[l].units = m->classes;
         layer->spec = &m->spec[l];
         layer->in = in;
+        layer->in_block = block;
+        layer->out_block = 1;
         layer->classes = m->classes;
         layer->max_batch = m->max_batch;
         GWT_TRY(layer->spec->type->plan(layer));
@@ -67,6 +87,7 @@ static gw_status plan(gwt_model *m, const gwt_model_spec *spec, gwt_shape in)
         m->stats_floats += layer->stats_floats;
         m->carry_floats += layer->carry_floats;
         in = layer->out;
+        block = layer->out_block;
     }
     if (gwt_shape_floats(in) % m->columns != 0)
         return gw_fail(GW_ERR_ARG,
@@ -156,6 +177,23 @@ static gw_status open_layers(gwt_model *m)
         if (m->layer[l].spec->type->open != NULL)
             GWT_TRY(m->layer[l].spec->type->open(&m->layer[l]));
     return GW_OK;
+}
+
+gw_status gwt_model_check(const gwt_model_spec *spec, gwt_shape in, size_t classes)
+{
+    gwt_model *m = gwt_calloc(1, sizeof *m, "a model");
+    gw_status st;
+
+    if (m == NULL)
+        return GW_ERR_NOMEM;
+    m->classes = classes;
+    m->columns = gwt_loss_outputs(spec->loss, classes);
+    m->max_batch = 1;
+    st = gwt_loss_check(spec->loss, spec->name, classes);
+    if (st == GW_OK)
+        st = plan(m, spec, in);
+    gwt_free(m);
+    return st;
 }
 
 gw_status gwt_model_new(gwt_model **out, const gwt_model_spec *spec, gwt_shape in,

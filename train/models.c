@@ -23,20 +23,45 @@ static const gwt_layer_spec fnn3[] = {
     {.type = &gwt_layer_dense, .name = "fc3"},
 };
 
-static const gwt_model_spec table[] = {
-    {"softmax", "multinomial logistic regression", softmax, COUNT(softmax),
-     GWT_LOSS_SOFTMAX},
-    {"fnn3", "three dense layers, 200-200-classes, ReLU", fnn3, COUNT(fnn3),
-     GWT_LOSS_SOFTMAX},
-    {"logistic", "logistic regression, for two classes", linear, COUNT(linear),
-     GWT_LOSS_LOGISTIC},
-    {"least-squares", "linear regression, for numbers", linear, COUNT(linear),
-     GWT_LOSS_SQUARES},
+static const gwt_layer_spec wide_mlp[] = {
+    {.type = &gwt_layer_dense, .name = "fc1", .units = 4096, .relu = 1},
+    {.type = &gwt_layer_dense, .name = "fc2", .units = 4096, .relu = 1},
+    {.type = &gwt_layer_dense, .name = "fc3", .units = 4096, .relu = 1},
+    {.type = &gwt_layer_dense, .name = "fc4"},
+};
+
+static const gwt_model_spec *const table[] = {
+    &(const gwt_model_spec){.name = "softmax",
+                            .summary = "multinomial logistic regression",
+                            .layers = softmax,
+                            .count = COUNT(softmax)},
+    &(const gwt_model_spec){.name = "fnn3",
+                            .summary = "three dense layers, 200-200-classes, ReLU",
+                            .layers = fnn3,
+                            .count = COUNT(fnn3)},
+    &(const gwt_model_spec){.name = "wide-mlp",
+                            .summary =
+                                "four dense layers, 4096-4096-4096-classes, ReLU",
+                            .layers = wide_mlp,
+                            .count = COUNT(wide_mlp)},
+    &gwt_model_cnn,
+    &gwt_model_resnet20,
+    &gwt_model_vgg16,
+    &(const gwt_model_spec){.name = "logistic",
+                            .summary = "logistic regression, for two classes",
+                            .layers = linear,
+                            .count = COUNT(linear),
+                            .loss = GWT_LOSS_LOGISTIC},
+    &(const gwt_model_spec){.name = "least-squares",
+                            .summary = "linear regression, for numbers",
+                            .layers = linear,
+                            .count = COUNT(linear),
+                            .loss = GWT_LOSS_SQUARES},
 };
 
 const gwt_model_spec *gwt_model_at(size_t i)
 {
-    return i < COUNT(table) ? &table[i] : NULL;
+    return i < COUNT(table) ? table[i] : NULL;
 }
 
 gw_status gwt_model_find(const char *name, const gwt_model_spec **out)
@@ -44,9 +69,9 @@ gw_status gwt_model_find(const char *name, const gwt_model_spec **out)
     const char *names[COUNT(table)];
 
     for (size_t i = 0; i < COUNT(table); i++) {
-        names[i] = table[i].name;
+        names[i] = table[i]->name;
         if (strcmp(names[i], name) == 0) {
-            *out = &table[i];
+            *out = table[i];
             return GW_OK;
         }
     }

@@ -14,7 +14,13 @@ typedef struct gwt_model_spec {
     const gwt_layer_spec *layers;
     size_t count;
     gwt_loss loss; /* softmax if nothing is said */
+    gwt_shape in;  /* what samples must be; 0: any number will do */
 } gwt_model_spec;
+
+/* Those of other files than models.c. */
+extern const gwt_model_spec gwt_model_cnn;
+extern const gwt_model_spec gwt_model_resnet20;
+extern const gwt_model_spec gwt_model_vgg16;
 
 /* The i-th model, NULL past the end. */
 const gwt_model_spec *gwt_model_at(size_t i);
@@ -23,6 +29,10 @@ const gwt_model_spec *gwt_model_at(size_t i);
 gw_status gwt_model_find(const char *name, const gwt_model_spec **out);
 
 typedef struct gwt_model gwt_model;
+
+/* Whether the model can be made for samples of shape `in` and that many classes;
+ * GW_ERR_ARG says what does not fit. Computes nothing. */
+gw_status gwt_model_check(const gwt_model_spec *spec, gwt_shape in, size_t classes);
 
 /* Makes the model for samples of shape `in` and that many classes, for batches of
  * at most max_batch; classes is 0 if numbers are predicted. Parameters are 0 until
