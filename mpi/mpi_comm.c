@@ -85,6 +85,7 @@ static bool all_part(gwm_end *e)
     MPI_Request request;
     int there = 0;
 
+    e->closing = true;
     if (e->broken)
         return false;
     if (e->blocking)
@@ -226,7 +227,7 @@ gw_status gw_mpi_comm_new(gw_comm **out, MPI_Comm mpi, const gw_mpi_options *opt
     e = calloc(1, sizeof *e);
     if (e == NULL)
         return gw_fail(GW_ERR_NOMEM, "no memory for a comm on MPI");
-    e->failed_rank = -1;
+    e->failed_rank = e->left_rank = -1;
     MPI_Comm_rank(mpi, &e->rank);
     MPI_Comm_size(mpi, &e->workers);
     st = get_memory(e);

@@ -66,7 +66,9 @@ static void take_word(gwm_end *e, int from, const gwm_word *word)
 {
     e->heard[from] = true;
     if (word->kind == GWM_PING)
-        post_letter(e, from, GWM_PONG, "");
+        post_letter(e, from, e->closing ? GWM_LEFT : GWM_PONG, "");
+    if (word->kind == GWM_LEFT)
+        e->left_rank = from;
     if (word->kind != GWM_FAREWELL || e->failed_rank >= 0)
         return;
     e->failed_rank = from;
@@ -94,6 +96,11 @@ gw_status gwm_listen(gwm_end *e)
     }
 }
 
+void gwm_ask(gwm_end *e, int rank)
+{
+    post_letter(e, rank, GWM_PING, "");
+}
+
 static void pause_briefly(void)
 {
     struct timespec t = {.tv_nsec = 1000000};
@@ -118,7 +125,7 @@ int gwm_suspect(void *ctx)
         e->heard[r] = r == e->failed_rank;
     for (int r = 0; r < e->workers; r++)
         if (r != e->rank)
-            post_letter(e, r, GWM_PING, "");
+            gwm_ask(e, r);
     while (first_unheard(e) >= 0 && gwm_now() < end && gwm_listen(e) == GW_OK)
         pause_briefly();
     return first_unheard(e);

@@ -49,7 +49,12 @@ typedef struct gwm_queue {
 } gwm_queue;
 
 /* What an end tells another. */
-typedef enum gwm_kind { GWM_PING = 1, GWM_PONG = 2, GWM_FAREWELL = 3 } gwm_kind;
+typedef enum gwm_kind {
+    GWM_PING = 1,     /* asks for a sign of life */
+    GWM_PONG = 2,     /* the answer */
+    GWM_LEFT = 3,     /* the answer of one that has come to its end */
+    GWM_FAREWELL = 4, /* has failed */
+} gwm_kind;
 
 typedef struct gwm_word {
     int kind;
@@ -63,7 +68,7 @@ typedef struct gwm_end {
     int rank, workers;
     size_t part;
     double timeout;
-    bool blocking, broken;
+    bool blocking, broken, closing;
     bool one_thread; /* MPI allows but the thread that made this */
     pthread_t thread;
     char *hosts; /* workers * MPI_MAX_PROCESSOR_NAME */
@@ -81,7 +86,10 @@ typedef struct gwm_end {
     bool *heard;         /* [workers]: has given a sign of life since asked */
     int failed_rank;     /* who said farewell, or -1 */
     char failed_reason[GWM_REASON_CAP];
-    double looked_at; /* when control messages were last looked for */
+    int left_rank;    /* who answered that it has ended, or -1 */
+    double looked_at; /* when words were last looked for */
+    double moved_at;  /* when something was posted or over */
+    double asked_at;  /* when somebody was last asked for a sign of life */
 } gwm_end;
 
 /* Seconds of a clock that only goes forward. */
@@ -115,6 +123,9 @@ void gwm_rest(int turn, double at_most);
 
 /* Looks for words of others and answers; does not block. */
 gw_status gwm_listen(gwm_end *e);
+
+/* Asks one worker for a sign of life. */
+void gwm_ask(gwm_end *e, int rank);
 
 int gwm_suspect(void *ctx);
 void gwm_abort(void *ctx, const char *reason);

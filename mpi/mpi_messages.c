@@ -101,6 +101,7 @@ static gw_status post(gwm_end *e, gwm_op *op)
     else
         q->last->next = op;
     q->last = op;
+    e->moved_at = gwm_now();
     return pump(e, q);
 }
 
@@ -193,6 +194,7 @@ gw_status gwm_sweep(gwm_end *e, bool wait, bool *moved)
     if (count == MPI_UNDEFINED || count == 0)
         return GW_OK;
     *moved = true;
+    e->moved_at = gwm_now();
     take_out(e, count);
     for (int i = 0; i < count; i++)
         GWM_TRY(account(e, i, code == MPI_ERR_IN_STATUS));

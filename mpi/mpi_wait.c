@@ -24,6 +24,10 @@ enum { LOOKS = 16, NAPS_PER_LENGTH = 8 };
 /* How often words of others are looked for, which tell of failures. */
 #define LISTEN_EVERY 0.02
 
+/* How long nothing has to happen before, and between, questions to the one that is
+ * awaited. */
+#define ASK_EVERY 1.0
+
 double gwm_now(void)
 {
     struct timespec t;
@@ -79,6 +83,43 @@ static gw_status wait_blocking(gwm_end *e, double seconds)
     return GW_OK;
 }
 
+static const char *host_of(const gwm_end *e, int rank)
+{
+    return e->hosts + (size_t)rank * MPI_MAX_PROCESSOR_NAME;
+}
+
+/* Who this worker has been waiting for the longest, or -1. It may be one that does
+ * not take a long message. */
+static int awaited(const gwm_end *e)
+{
+    return e->flying > 0 ? e->owners[0]->peer : -1;
+}
+
+/* After a while without messages the one that is awaited is asked whether it is still
+ * there: it may have ended in order, having made other calls than this one. */
+static gw_status ask_now_and_then(gwm_end *e, double now)
+{
+    int peer = awaited(e);
+    bool moved;
+
+    if (peer < 0 || now - e->moved_at < ASK_EVERY)
+        return GW_OK;
+    if (e->left_rank == peer) {
+        /* What it sent before it answered is here by now. */
+        GWM_TRY(gwm_sweep(e, false, &moved));
+        return moved ? GW_OK
+                     : gw_fail(GW_ERR_PEER,
+                               "worker %d on host %s has ended and takes no part any "
+                               "more",
+                               peer, host_of(e, peer));
+    }
+    if (now - e->asked_at >= ASK_EVERY) {
+        e->asked_at = now;
+        gwm_ask(e, peer);
+    }
+    return GW_OK;
+}
+
 static gw_status listen_now_and_then(gwm_end *e, double now)
 {
     if (now - e->looked_at < LISTEN_EVERY)
@@ -86,10 +127,9 @@ static gw_status listen_now_and_then(gwm_end *e, double now)
     e->looked_at = now;
     GWM_TRY(gwm_listen(e));
     if (e->failed_rank < 0)
-        return GW_OK;
+        return ask_now_and_then(e, now);
     return gw_fail(GW_ERR_PEER, "worker %d on host %s failed: %s", e->failed_rank,
-                   e->hosts + (size_t)e->failed_rank * MPI_MAX_PROCESSOR_NAME,
-                   e->failed_reason);
+                   host_of(e, e->failed_rank), e->failed_reason);
 }
 
 gw_status gwm_wait(void *ctx, double seconds)
