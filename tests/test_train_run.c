@@ -101,6 +101,23 @@ static void same_seed_same_model(void **state)
         }
 }
 
+/* A network with statistics of its own, on the engine's convolutions. */
+static void a_residual_network_keeps_its_bits(void **state)
+{
+    gwt_config c = small();
+
+    (void)state;
+    c.model = "resnet20";
+    c.steps = 4;
+    c.sync = "local:3";
+    c.spawn = GW_SPAWN_PROCESSES;
+    gwt_summary first = run(&c);
+    c.spawn = GW_SPAWN_THREADS;
+    gwt_summary threads = run(&c);
+    assert_true(first.model_hash == threads.model_hash);
+    assert_true(first.test_loss == threads.test_loss);
+}
+
 static void a_run_learns(void **state)
 {
     static const char *const optimizer[] = {"sgd", "adagrad", "adam"};
@@ -481,6 +498,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_seed_same_model),
+        cmocka_unit_test(a_residual_network_keeps_its_bits),
         cmocka_unit_test(a_run_learns),
         cmocka_unit_test(models_that_differ_are_averaged),
         cmocka_unit_test(every_recipe_trains),

@@ -4,7 +4,8 @@
  *
  * Workers with the same model share the test set among them. Workers whose models
  * differ first evaluate their own on all of it, then share the evaluation of the
- * average. */
+ * average. What they share is evaluated with the average of their statistics; after
+ * that each goes on with its own. */
 #include "job.h"
 
 #include <math.h>
@@ -96,6 +97,43 @@ static void swap_floats(float *restrict a, float *restrict b, size_t n)
     }
 }
 
+gw_status gwt_average_stats(gw_comm *comm, gwt_model *model, float *average)
+{
+    float scale = 1.0f / (float)gw_comm_workers(comm);
+    size_t n;
+    const float *stats = gwt_model_stats(model, &n);
+
+    if (n == 0)
+        return GW_OK;
+    memcpy(average, stats, n * sizeof *stats);
+    GWT_TRY(gw_allreduce(comm, average, n));
+    for (size_t i = 0; i < n; i++)
+        average[i] *= scale;
+    return GW_OK;
+}
+
+/* The average of the statistics takes the place of this worker's own for the time
+ * of the evaluation. */
+static gw_status score_together(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
+                                gwt_model *model)
+{
+    size_t n;
+    float *stats = gwt_model_stats(model, &n), *average;
+    gw_status st;
+
+    average = gwt_calloc(n + 1, sizeof *average, "a model's statistics");
+    if (average == NULL)
+        return GW_ERR_NOMEM;
+    st = gwt_average_stats(comm, model, average);
+    if (st == GW_OK) {
+        swap_floats(stats, average, n);
+        st = score_shared(out, comm, data, model);
+        swap_floats(stats, average, n);
+    }
+    gwt_free(average);
+    return st;
+}
+
 gw_status gwt_evaluate(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
                        gwt_model *model, int equal, float *average)
 {
@@ -105,22 +143,26 @@ gw_status gwt_evaluate(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
 
     *out = (gwt_verdict){.workers_accuracy = (double)NAN, .drift = (double)NAN};
     if (equal)
-        return score_shared(out, comm, data, model);
+        return score_together(out, comm, data, model);
     GWT_TRY(score_own(out, comm, data, model));
     GWT_TRY(average_models(comm, params, average, n, &out->drift));
-    /* The average takes the model's place for the time of the evaluation. */
+    /* The same with the parameters. */
     swap_floats(params, average, n);
-    st = score_shared(out, comm, data, model);
+    st = score_together(out, comm, data, model);
     swap_floats(params, average, n);
     return st;
 }
 
-uint64_t gwt_hash(const float *x, size_t n)
+uint64_t gwt_hash_more(uint64_t hash, const float *x, size_t n)
 {
     const unsigned char *byte = (const unsigned char *)x;
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
 
     for (size_t i = 0; i < n * sizeof *x; i++)
-        h = (h ^ byte[i]) * UINT64_C(0x100000001b3);
-    return h;
+        hash = (hash ^ byte[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+uint64_t gwt_hash(const float *x, size_t n)
+{
+    return gwt_hash_more(UINT64_C(0xcbf29ce484222325), x, n);
 }

@@ -73,7 +73,12 @@ typedef struct gwt_verdict {
 gw_status gwt_evaluate(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
                        gwt_model *model, int equal, float *average);
 
-/* The FNV-1a hash of the bytes of n floats. */
+/* Sets average (as many floats as gwt_model_stats() has) to the mean of the workers'
+ * statistics. Collective. */
+gw_status gwt_average_stats(gw_comm *comm, gwt_model *model, float *average);
+
+/* The FNV-1a hash of the bytes of n floats; of those and what was hashed before. */
 uint64_t gwt_hash(const float *x, size_t n);
+uint64_t gwt_hash_more(uint64_t hash, const float *x, size_t n);
 
 #endif

@@ -397,7 +397,6 @@ static gw_status finish(worker *w)
 static void fill_results(worker *w, double loss)
 {
     gwt_summary *s = &w->so_far;
-    float *last = w->average != NULL ? w->average : gwt_model_params(w->model);
 
     s->equal = w->average == NULL;
     s->params = gwt_model_floats(w->model);
@@ -409,9 +408,27 @@ static void fill_results(worker *w, double loss)
     s->test_accuracy = w->verdict.accuracy;
     s->test_accuracy_workers = w->verdict.workers_accuracy;
     s->drift = w->verdict.drift;
-    s->model_hash = gwt_hash(last, s->params);
     snprintf(s->sync, sizeof s->sync, "%s", gw_sync_spec(w->sync));
     snprintf(s->transport, sizeof s->transport, "%s", gw_comm_transport(w->comm));
+}
+
+/* The parameters, then what an evaluation takes for the statistics. Collective. */
+static gw_status hash_model(worker *w)
+{
+    const float *last = w->average != NULL ? w->average : gwt_model_params(w->model);
+    size_t n;
+    float *stats;
+    gw_status st;
+
+    (void)gwt_model_stats(w->model, &n);
+    stats = gwt_calloc(n + 1, sizeof *stats, "a model's statistics");
+    if (stats == NULL)
+        return GW_ERR_NOMEM;
+    st = gwt_average_stats(w->comm, w->model, stats);
+    w->so_far.model_hash =
+        gwt_hash_more(gwt_hash(last, gwt_model_floats(w->model)), stats, n);
+    gwt_free(stats);
+    return st;
 }
 
 static gw_status sum_up(worker *w)
@@ -420,6 +437,7 @@ static gw_status sum_up(worker *w)
 
     w->so_far.wall_s = gwt_now() - w->began;
     GWT_TRY(gather_mean(w, &w->epoch, &loss));
+    GWT_TRY(hash_model(w));
     if (gw_comm_rank(w->comm) != 0)
         return GW_OK;
     fill_results(w, loss);

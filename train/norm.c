@@ -259,11 +259,14 @@ static void measure(const gwt_norm *n, size_t batch, const float *in, size_t c,
     }
 }
 
+/* A step whose batch holds NaN can be skipped; it must leave nothing behind. */
 static void remember(const gwt_norm *n, size_t c, double mean, double var, double m)
 {
     float *running = n->stats + c, *variance = n->stats + n->shape.channels + c;
     double unbiased = m > 1.0 ? var * m / (m - 1.0) : var;
 
+    if (!isfinite(mean) || !isfinite(var))
+        return;
     *running = (float)((1.0 - momentum) * (double)*running + momentum * mean);
     *variance = (float)((1.0 - momentum) * (double)*variance + momentum * unbiased);
 }
