@@ -199,7 +199,7 @@ static void sizes_are_as_published(void **state)
         {"softmax", {1, 28, 28}, 7850},      {"fnn3", {1, 28, 28}, 199210},
         {"wide-mlp", {1, 28, 28}, 36818954}, {"cnn", {1, 28, 28}, 421642},
         {"cnn", {3, 32, 32}, 545098},        {"resnet20", {3, 32, 32}, 269722},
-        {"vgg16", {3, 32, 32}, 14728266},
+        {"vgg16", {3, 32, 32}, 14728266},    {"mlp", {1, 28, 28}, 10020874},
     };
     const gwt_model_spec *spec;
     gwt_model *m;

@@ -23,6 +23,14 @@ static const gwt_layer_spec fnn3[] = {
     {.type = &gwt_layer_dense, .name = "fc3"},
 };
 
+/* Ten million parameters on 784 inputs: enough for a step to need a fast network. */
+static const gwt_layer_spec mlp[] = {
+    {.type = &gwt_layer_dense, .name = "fc1", .units = 2048, .relu = 1},
+    {.type = &gwt_layer_dense, .name = "fc2", .units = 2048, .relu = 1},
+    {.type = &gwt_layer_dense, .name = "fc3", .units = 2048, .relu = 1},
+    {.type = &gwt_layer_dense, .name = "fc4"},
+};
+
 static const gwt_layer_spec wide_mlp[] = {
     {.type = &gwt_layer_dense, .name = "fc1", .units = 4096, .relu = 1},
     {.type = &gwt_layer_dense, .name = "fc2", .units = 4096, .relu = 1},
@@ -39,6 +47,11 @@ static const gwt_model_spec *const table[] = {
                             .summary = "three dense layers, 200-200-classes, ReLU",
                             .layers = fnn3,
                             .count = COUNT(fnn3)},
+    &(const gwt_model_spec){.name = "mlp",
+                            .summary =
+                                "four dense layers, 2048-2048-2048-classes, ReLU",
+                            .layers = mlp,
+                            .count = COUNT(mlp)},
     &(const gwt_model_spec){.name = "wide-mlp",
                             .summary =
                                 "four dense layers, 4096-4096-4096-classes, ReLU",
