@@ -52,33 +52,6 @@ static void print_help(void)
          "  GW_CPU_OFF=avx2 gradwire bench kernels --json");
 }
 
-/* Whether the argument is a flag whose value is the next argument. */
-static int takes_next(const char *arg)
-{
-    for (size_t i = 0; i < COUNT(flags); i++)
-        if (strcmp(arg + 2, flags[i].name) == 0)
-            return flags[i].kind != GWC_SWITCH;
-    return 0;
-}
-
-/* Parts the names of benchmarks from the flags, wherever they stand. */
-static size_t part(int argc, char **argv, char **names, char **rest, int *left)
-{
-    size_t count = 0;
-
-    *left = 0;
-    for (int i = 0; i < argc; i++) {
-        if (argv[i][0] != '-') {
-            names[count++] = argv[i];
-            continue;
-        }
-        rest[(*left)++] = argv[i];
-        if (strncmp(argv[i], "--", 2) == 0 && takes_next(argv[i]) && i + 1 < argc)
-            rest[(*left)++] = argv[++i];
-    }
-    return count;
-}
-
 static int run_bench(int argc, char **argv)
 {
     gwb_settings set = {0};
@@ -90,7 +63,7 @@ static int run_bench(int argc, char **argv)
         (void)gw_fail(GW_ERR_ARG, "more than %d arguments", ARGS_MAX);
         return GWC_USAGE;
     }
-    size_t count = part(argc, argv, names, rest, &left);
+    size_t count = gwc_flags_part(flags, COUNT(flags), argc, argv, names, rest, &left);
     st = gwc_flags_read(flags, COUNT(flags), "bench", left, rest, &set, &help);
     if (st != GW_OK)
         return GWC_USAGE;

@@ -21,5 +21,6 @@ extern const gwc_command gwc_command_train;
 extern const gwc_command gwc_command_list;
 extern const gwc_command gwc_command_bench;
 extern const gwc_command gwc_command_convex;
+extern const gwc_command gwc_command_report;
 
 #endif

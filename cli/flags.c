@@ -192,3 +192,30 @@ void gwc_flags_help(const gwc_flag *flags, size_t count, FILE *to)
             print_flag(&flags[i], to);
     fprintf(to, "  %-*s%s\n", NAME_COLUMN, "--help", "show this");
 }
+
+/* Whether the argument is a flag whose value is the next argument. */
+static int takes_next(const gwc_flag *flags, size_t count, const char *arg)
+{
+    const gwc_flag *flag =
+        strncmp(arg, "--", 2) == 0 ? find(flags, count, arg + 2) : NULL;
+
+    return flag != NULL && flag->kind != GWC_SWITCH;
+}
+
+size_t gwc_flags_part(const gwc_flag *flags, size_t count, int argc, char **argv,
+                      char **names, char **rest, int *left)
+{
+    size_t found = 0;
+
+    *left = 0;
+    for (int i = 0; i < argc; i++) {
+        if (argv[i][0] != '-') {
+            names[found++] = argv[i];
+            continue;
+        }
+        rest[(*left)++] = argv[i];
+        if (takes_next(flags, count, argv[i]) && i + 1 < argc)
+            rest[(*left)++] = argv[++i];
+    }
+    return found;
+}

@@ -35,6 +35,12 @@ typedef struct gwc_flag {
 gw_status gwc_flags_read(const gwc_flag *flags, size_t count, const char *command,
                          int argc, char **argv, void *settings, int *help);
 
+/* Parts what is no flag nor a flag's value (names of files and the like) from the
+ * flags, wherever they stand: names and rest have room for argc each. Returns how
+ * many names there are and sets *left to the length of rest. */
+size_t gwc_flags_part(const gwc_flag *flags, size_t count, int argc, char **argv,
+                      char **names, char **rest, int *left);
+
 /* Prints the table of flags with their defaults. */
 void gwc_flags_help(const gwc_flag *flags, size_t count, FILE *to);
 

@@ -16,7 +16,7 @@ import time
 GRADWIRE = os.path.abspath(os.environ["GRADWIRE"])
 SMALL = ["--data", "synthetic:train=400,test=50,dim=20,classes=4", "--batch", "8",
          "--model", "softmax", "--workers", "2"]
-KEYS = """model data sync workers params steps epochs seed link transport isa wall_s
+KEYS = """model data sync sync_asked workers params steps epochs seed link transport isa wall_s
     compute_s sync_s encode_s wait_s bytes_sent bytes_received messages_sent train_loss
     test_loss test_accuracy perplexity drift model_hash version test_accuracy_workers
     eval_s decode_s batch lr momentum optimizer stopped skipped bits_per_param

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * report_command.c - "gradwire report": a page from run directories. */
+#define _GNU_SOURCE
+#include "commands.h"
+#include "common.h"
+#include "flags.h"
+#include "report_page.h"
+#include "runs_list.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+
+enum { ARGS_MAX = 1024 };
+
+typedef struct settings {
+    const char *out, *title;
+} settings;
+
+#define AT(field) offsetof(settings, field)
+
+static const gwc_flag flags[] = {
+    {"out", "FILE", "report.html", "the page; -o for short", GWC_TEXT, AT(out), 0, 0},
+    {"title", "TEXT", "gradwire runs", "what stands at its head", GWC_TEXT, AT(title),
+     0, 0},
+};
+
+static void print_help(void)
+{
+    puts(
+        "Usage: gradwire report RUN... [-o FILE] [FLAGS]\n"
+        "\n"
+        "Makes one HTML page of run directories: loss and accuracy against steps, "
+        "time\n"
+        "and bytes, where the time went, what was sent, and all settings. It needs no\n"
+        "network and no other file. A directory of run directories, as 'gradwire\n"
+        "compare' leaves it, stands for all of them. What cannot be read is left out\n"
+        "and said so on the page. Defaults are in brackets.\n"
+        "\n"
+        "Flags");
+    gwc_flags_help(flags, COUNT(flags), stdout);
+    puts("\n"
+         "Examples\n"
+         "  gradwire report runs/* -o runs.html\n"
+         "  gradwire report runs/dense-1 runs/gtopk-1 --title 'a first look'");
+}
+
+static gw_status make_page(const settings *set, char **names, size_t count)
+{
+    gwc_run_list list = {0};
+    gw_status st;
+
+    if (count == 0)
+        return gw_fail(GW_ERR_ARG, "which runs? gradwire report RUN... -o page.html");
+    GWT_TRY(gwc_page_there());
+    st = gwc_run_list_read(&list, names, count);
+    if (st == GW_OK) {
+        gwc_page page = {set->title, list.run, list.count,
+                         (const char *const *)list.note, list.notes};
+        st = gwc_page_write(&page, set->out);
+    }
+    if (st == GW_OK) {
+        for (size_t i = 0; i < list.notes; i++)
+            fprintf(stderr, "note: %s\n", list.note[i]);
+        printf("%s: %zu run%s\n", set->out, list.count, list.count == 1 ? "" : "s");
+    }
+    gwc_run_list_free(&list);
+    return st;
+}
+
+static int run_report(int argc, char **argv)
+{
+    char *names[ARGS_MAX], *rest[ARGS_MAX], out[] = "--out";
+    settings set = {0};
+    int help, left;
+    gw_status st;
+
+    if (argc > ARGS_MAX) {
+        (void)gw_fail(GW_ERR_ARG, "more than %d arguments", ARGS_MAX);
+        return GWC_USAGE;
+    }
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "-o") == 0)
+            argv[i] = out;
+    size_t count = gwc_flags_part(flags, COUNT(flags), argc, argv, names, rest, &left);
+    st = gwc_flags_read(flags, COUNT(flags), "report", left, rest, &set, &help);
+    if (st != GW_OK)
+        return GWC_USAGE;
+    if (help) {
+        print_help();
+        return GWC_DONE;
+    }
+    st = make_page(&set, names, count);
+    if (st == GW_OK)
+        return GWC_DONE;
+    return st == GW_ERR_ARG ? GWC_USAGE : GWC_FAILED;
+}
+
+const gwc_command gwc_command_report = {
+    .name = "report",
+    .summary = "make a page of runs: curves, time, bytes, settings",
+    .run = run_report,
+};

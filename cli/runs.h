@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * runs.h - run directories, read back. Tables and pages are made from what was
+ * written there and from nothing else, so every figure can be traced. */
+#ifndef GWC_RUNS_H
+#define GWC_RUNS_H
+
+#include "json_read.h"
+
+/* What is kept of each line of metrics.jsonl; the keys are in runs.c. */
+typedef enum gwc_series {
+    GWC_STEP,
+    GWC_SECONDS,
+    GWC_BYTES_SENT,
+    GWC_LOSS,
+    GWC_TEST_ACCURACY,
+    GWC_PERPLEXITY,
+    GWC_RESIDUAL_NORM,
+    GWC_DRIFT,
+    GWC_SERIES
+} gwc_series;
+
+extern const char *const gwc_series_key[GWC_SERIES];
+
+enum { GWC_RUN_NAME_CAP = 512, GWC_SETTINGS_MAX = 96, GWC_NOTE_CAP = 640 };
+
+/* One value of summary.json. */
+typedef struct gwc_setting {
+    char *key, *text; /* text: NULL unless it is one */
+    gwc_json_kind kind;
+    double number; /* NaN if it is none */
+} gwc_setting;
+
+typedef struct gwc_run {
+    char *directory;
+    char name[GWC_RUN_NAME_CAP]; /* for people; see gwc_runs_name() */
+    gwc_setting setting[GWC_SETTINGS_MAX];
+    size_t settings;
+    size_t points;             /* records of metrics.jsonl */
+    double *point[GWC_SERIES]; /* NaN where a record has null */
+    char note[GWC_NOTE_CAP];   /* what is wrong with it, "" if nothing */
+    int finished;              /* has a summary, and was not stopped */
+} gwc_run;
+
+/* Reads the run in a directory. What is damaged is left out and said in run->note;
+ * only a directory without anything to show is a failure (GW_ERR_DATA,
+ * GW_ERR_SYSTEM). Released with gwc_run_free(), also after a failure. */
+gw_status gwc_run_read(gwc_run *run, const char *directory);
+void gwc_run_free(gwc_run *run);
+
+/* Values of the summary: NaN and NULL if the key is not there or is null. */
+double gwc_run_number(const gwc_run *run, const char *key);
+const char *gwc_run_text(const gwc_run *run, const char *key);
+
+/* Per step, of worker 0; NaN if the summary does not say. */
+double gwc_run_per_step(const gwc_run *run, const char *key);
+
+/* Time of a step: computing and synchronising, without tests and the log. */
+double gwc_run_step_seconds(const gwc_run *run);
+
+/* Seconds until the test accuracy first reached target, NaN if it never did. */
+double gwc_run_time_to(const gwc_run *run, double target);
+
+/* Names the runs by their method, and by link, number of workers, seed and at last
+ * directory, as far as that is needed to tell them apart. */
+void gwc_runs_name(gwc_run *runs, size_t count);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * runs_list.h - several runs, named, with notes on what could not be read. */
+#ifndef GWC_RUNS_LIST_H
+#define GWC_RUNS_LIST_H
+
+#include "runs.h"
+
+typedef struct gwc_run_list {
+    gwc_run *run;
+    size_t count, cap;
+    char **note; /* one line each */
+    size_t notes, notes_cap;
+} gwc_run_list;
+
+/* Reads runs from directories, or from the directories in them, in alphabetical
+ * order, and names them. What holds no run becomes a note. If nothing at all can be
+ * read, GW_ERR_DATA says why; released with gwc_run_list_free() in any case. */
+gw_status gwc_run_list_read(gwc_run_list *list, char *const *names, size_t count);
+void gwc_run_list_free(gwc_run_list *list);
+
+#endif
