@@ -9,7 +9,8 @@
 #   support*.c        helpers linked into every cmocka executable
 #
 # Labels, for choosing what to run: lib, train, script, python, example, install,
-# and slow for every name that contains "_slow".
+# page for what needs a browser, and slow for every name that contains "_slow":
+# those are left to be run by name (ctest -L slow).
 file(GLOB test_sources CONFIGURE_DEPENDS tests/test_*.c)
 file(GLOB support_sources CONFIGURE_DEPENDS tests/support*.c)
 file(GLOB test_scripts CONFIGURE_DEPENDS tests/test_*.sh tests/test_*.py)
@@ -63,6 +64,9 @@ function(gradwire_script_test script)
   if(extension STREQUAL ".py")
     set(command /usr/bin/python3 ${script})
     list(APPEND labels python)
+  endif()
+  if(name MATCHES "_page$")
+    list(APPEND labels page)
   endif()
   if(name MATCHES "^test_install")
     list(APPEND labels install)
