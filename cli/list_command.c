@@ -58,7 +58,7 @@ static int model_row(size_t i, named *row)
     const gwt_model_spec *m = gwt_model_at(i);
 
     if (m != NULL)
-        *row = (named){m->name, m->summary};
+        *row = (named){m->usage != NULL ? m->usage : m->name, m->summary};
     return m != NULL;
 }
 

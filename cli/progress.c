@@ -88,6 +88,17 @@ static void clear_line(gwc_display *d)
     d->line_open = 0;
 }
 
+static void print_verdict(const gwt_progress *p, const char *set)
+{
+    fprintf(stderr, "epoch %.4g  ", p->epoch);
+    if (!isnan(p->test_accuracy)) /* classes, not numbers */
+        fprintf(stderr, "%s accuracy %.4f  ", set, p->test_accuracy);
+    fprintf(stderr, "%s loss %.4f", set, p->test_loss);
+    if (!isnan(p->perplexity))
+        fprintf(stderr, "  perplexity %.2f", p->perplexity);
+    fputc('\n', stderr);
+}
+
 static void tell(void *arg, gwt_event event, const gwt_progress *p)
 {
     gwc_display *d = arg;
@@ -104,10 +115,7 @@ static void tell(void *arg, gwt_event event, const gwt_progress *p)
         break;
     case GWT_EVENT_EVAL:
         clear_line(d);
-        fprintf(stderr, "epoch %.4g  ", p->epoch);
-        if (!isnan(p->test_accuracy)) /* classes, not numbers */
-            fprintf(stderr, "test accuracy %.4f  ", p->test_accuracy);
-        fprintf(stderr, "test loss %.4f\n", p->test_loss);
+        print_verdict(p, p->valid ? "validation" : "test");
         break;
     }
 }

@@ -44,6 +44,10 @@ static const gwc_flag flags[] = {
      AT(run.steps), 1, 1e15},
     {"batch", "N", "32", "samples per step of each worker", GWC_COUNT, AT(run.batch), 1,
      1e6},
+    {"sequence", "N", "35", "tokens per sample, for text", GWC_COUNT, AT(run.sequence),
+     1, 1e5},
+    {"dropout", "P", "0", "share of values dropped, for language models", GWC_REAL,
+     AT(run.dropout), 0, 0.95},
     {"seed", "N", "1", "of the first weights, the order of samples, rounding",
      GWC_COUNT, AT(run.seed), 0, 1e19},
 
@@ -72,6 +76,9 @@ static const gwc_flag flags[] = {
     {"momentum", "M", "0.9", "of sgd", GWC_REAL, AT(run.momentum), 0, 0.99999},
     {"weight-decay", "D", "0", "this times the weight is added to its gradient",
      GWC_REAL, AT(run.weight_decay), 0, 1e6},
+    {"clip", "NORM", "0",
+     "make gradients longer than this so long, after they were\nsynchronised; 0: never",
+     GWC_REAL, AT(run.clip), 0, 1e9},
     {"lr-schedule", "SCHEDULE", "cosine",
      "constant\nstep:30/60,factor=0.1  times factor from these epochs on\n"
      "cosine                 to 0 at the end\n"
@@ -181,6 +188,8 @@ static void print_accuracy(const gwt_summary *s)
     if (classes && !s->equal)
         printf(" (average model); workers' own %.4f, drift %.3g",
                s->test_accuracy_workers, s->drift);
+    if (!isnan(s->perplexity))
+        printf("\nperplexity %.2f on the test set", s->perplexity);
     printf("%sloss       %.4f training, %.4f test\n", classes ? "\n" : "",
            s->train_loss, s->test_loss);
 }

@@ -83,7 +83,8 @@ static gw_status work(gw_comm *comm, void *arg)
     float *average = malloc(n * sizeof *average);
     s->params[rank] = copy_of(gwt_model_params(m), n);
     s->stats[rank] = copy_of(stats, floats);
-    st = gwt_evaluate(&s->verdict[rank], comm, s->data, m, s->equal, average);
+    st = gwt_evaluate(&s->verdict[rank], comm, s->data, &s->data->test, m, s->equal,
+                      average);
     s->kept[rank] =
         memcmp(s->stats[rank], stats, floats * sizeof *stats) == 0 &&
         memcmp(s->params[rank], gwt_model_params(m), n * sizeof *stats) == 0;

@@ -76,6 +76,9 @@ size_t gwt_settings_write(const gwt_job *job, char text[GWT_SETTINGS_CAP])
     put(&l, "--sync", "%s", sync);
     put(&l, "--seed", "%" PRIu64, c->seed);
     put(&l, "--batch", "%" PRIu64, c->batch);
+    put(&l, "--sequence", "%" PRIu64, c->sequence);
+    put_real(&l, "--dropout", c->dropout);
+    put_real(&l, "--clip", c->clip);
     put(&l, "--optimizer", "%s", c->optimizer);
     put_real(&l, "--lr", c->lr);
     put_real(&l, "--momentum", c->momentum);

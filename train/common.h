@@ -52,7 +52,8 @@ enum {
     GWT_STREAM_SHUFFLE = 2,
     GWT_STREAM_SYNTHETIC = 3,
     GWT_STREAM_CONVEX = 4,
-    GWT_STREAM_AUGMENT = 5
+    GWT_STREAM_AUGMENT = 5,
+    GWT_STREAM_DROPOUT = 6
 };
 
 /* 64 random bits that depend on the four numbers and nothing else. */

@@ -28,6 +28,10 @@ typedef struct gwt_operand {
 gw_status gwt_matmul(size_t m, size_t n, size_t k, gwt_operand a, gwt_operand b,
                      float *c, size_t ldc);
 
+/* The same, added to what c holds. */
+gw_status gwt_matmul_add(size_t m, size_t n, size_t k, gwt_operand a, gwt_operand b,
+                         float *c, size_t ldc);
+
 /* How many channels this CPU likes side by side (gwt_layer); 1: plain is best. */
 size_t gwt_compute_block(void);
 

@@ -44,17 +44,30 @@ const char *gwt_compute_name(void)
     return name;
 }
 
-gw_status gwt_matmul(size_t m, size_t n, size_t k, gwt_operand a, gwt_operand b,
-                     float *c, size_t ldc)
+/* c = a * b + keep * c. */
+static gw_status product(size_t m, size_t n, size_t k, gwt_operand a, gwt_operand b,
+                         float keep, float *c, size_t ldc)
 {
     dnnl_status_t st =
         dnnl_sgemm(a.turned ? 'T' : 'N', b.turned ? 'T' : 'N', (dnnl_dim_t)m,
                    (dnnl_dim_t)n, (dnnl_dim_t)k, 1.0f, a.at, (dnnl_dim_t)a.ld, b.at,
-                   (dnnl_dim_t)b.ld, 0.0f, c, (dnnl_dim_t)ldc);
+                   (dnnl_dim_t)b.ld, keep, c, (dnnl_dim_t)ldc);
 
     if (st == dnnl_success)
         return GW_OK;
     return gw_fail(GW_ERR_SYSTEM,
                    "oneDNN refused a product of %zu x %zu by %zu x %zu (status %d)", m,
                    k, k, n, (int)st);
+}
+
+gw_status gwt_matmul(size_t m, size_t n, size_t k, gwt_operand a, gwt_operand b,
+                     float *c, size_t ldc)
+{
+    return product(m, n, k, a, b, 0.0f, c, ldc);
+}
+
+gw_status gwt_matmul_add(size_t m, size_t n, size_t k, gwt_operand a, gwt_operand b,
+                         float *c, size_t ldc)
+{
+    return product(m, n, k, a, b, 1.0f, c, ldc);
 }

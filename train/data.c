@@ -92,6 +92,15 @@ static gw_status load_idx(gwt_data *out, const char *rest, const char *data_dir)
     return gwt_idx_load(out, path, 0);
 }
 
+static gw_status locate_text(const char *rest, const char *data_dir, char *path)
+{
+    (void)data_dir;
+    if (rest == NULL || rest[0] == '\0' || strlen(rest) >= GWT_PATH_CAP)
+        return gw_fail(GW_ERR_ARG, "data set text needs a directory, as in text:DIR");
+    snprintf(path, GWT_PATH_CAP, "%.*s", (int)strcspn(rest, ","), rest);
+    return GW_OK;
+}
+
 static const gwt_data_source table[] = {
     {"fashion-mnist", "fashion-mnist",
      "60000 + 10000 pictures of clothes, 28x28, 10 kinds", get_fashion, locate_fashion,
@@ -108,6 +117,9 @@ static const gwt_data_source table[] = {
     {"least-squares", "least-squares[:train=N,test=N,dim=N,signal=N,seed=N]",
      "Gaussian samples, each with a number: a linear model plus noise", NULL, NULL,
      gwt_squares_load},
+    {"text", "text:DIR[,by=word|byte]",
+     "train.txt, valid.txt and test.txt of a directory, for language models", NULL,
+     locate_text, gwt_text_load},
     {"synthetic", "synthetic[:train=N,test=N,dim=N,classes=N,seed=N]",
      "made-up clusters, for tests and demonstrations only", NULL, NULL,
      gwt_synthetic_load},
@@ -158,6 +170,9 @@ void gwt_data_free(gwt_data *data)
 {
     for (size_t i = 0; i < GWT_OWNED_MAX; i++)
         gwt_bytes_free(&data->owned[i]);
+    gwt_free(data->train.token);
+    gwt_free(data->valid.token);
+    gwt_free(data->test.token);
     memset(data, 0, sizeof *data);
 }
 
@@ -214,6 +229,10 @@ void gwt_data_batch(const gwt_data *data, const gwt_split *split, const uint32_t
 {
     size_t n = gwt_shape_floats(data->shape);
 
+    if (data->text) {
+        gwt_text_batch(data, split, pick, first, count, x, y);
+        return;
+    }
     for (size_t i = 0; i < count; i++, x += n) {
         size_t at = pick != NULL ? pick[first + i] : first + i;
         const uint8_t *label, *from = gwt_split_sample(split, at, &label);

@@ -24,6 +24,9 @@ enum { GWT_BLOCKS_MAX = 5, GWT_OWNED_MAX = 6 };
 typedef struct gwt_split {
     size_t count, blocks;
     gwt_block block[GWT_BLOCKS_MAX];
+
+    uint32_t *token; /* in place of blocks, for text: the whole of it */
+    size_t tokens;
 } gwt_split;
 
 /* Mean and standard deviation of a channel's values, of which 1 is the largest. */
@@ -41,6 +44,8 @@ typedef struct gwt_data {
     int augment;     /* what is usually done to these pictures */
     const gwt_channel *normal; /* of each channel, or NULL: leave bytes in 0..1 */
     gwt_split train, test;
+    gwt_split valid; /* evaluated while training; empty: test is */
+    int text;        /* whether samples are rows of tokens; see data_text.c */
     gwt_bytes owned[GWT_OWNED_MAX]; /* what the blocks point into */
 } gwt_data;
 
@@ -93,10 +98,19 @@ gw_status gwt_logistic_load(gwt_data *out, const char *rest, const char *data_di
 gw_status gwt_squares_load(gwt_data *out, const char *rest, const char *data_dir);
 gw_status gwt_synthetic_load(gwt_data *out, const char *rest, const char *data_dir);
 
+/* Loads plain text; its samples have no length before gwt_text_cut(), which makes
+ * rows of `sequence` tokens of it. GW_ERR_DATA if a text is shorter than that. */
+gw_status gwt_text_load(gwt_data *out, const char *rest, const char *data_dir);
+gw_status gwt_text_cut(gwt_data *data, size_t sequence);
+
+/* gwt_data_batch() for text. */
+void gwt_text_batch(const gwt_data *data, const gwt_split *split, const uint32_t *pick,
+                    size_t first, size_t count, float *x, uint32_t *y);
+
 /* Writes count samples of the split to x, one row each, as floats: bytes in 0..1, or
  * normalised by channel where the data set says so. Their labels go to y; where
  * they are numbers, y holds the bits of floats. pick says which samples; NULL means
- * from `first` on. */
+ * from `first` on. Of text x holds the tokens, and y a label for each of them. */
 void gwt_data_batch(const gwt_data *data, const gwt_split *split, const uint32_t *pick,
                     size_t first, size_t count, float *x, uint32_t *y);
 

@@ -13,9 +13,16 @@
 
 enum { LABELS_CAP = 4096 };
 
-/* Scores samples [begin, end) of the test set. */
-static gw_status score_range(gwt_score *sum, const gwt_data *data, gwt_model *model,
-                             size_t begin, size_t end)
+const gwt_verdict gwt_verdict_none = {.loss = (double)NAN,
+                                      .accuracy = (double)NAN,
+                                      .workers_accuracy = (double)NAN,
+                                      .drift = (double)NAN,
+                                      .perplexity = (double)NAN};
+
+/* Scores samples [begin, end) of the split. */
+static gw_status score_range(gwt_score *sum, const gwt_data *data,
+                             const gwt_split *split, gwt_model *model, size_t begin,
+                             size_t end)
 {
     size_t most = gwt_model_max_batch(model);
     uint32_t labels[LABELS_CAP];
@@ -25,8 +32,7 @@ static gw_status score_range(gwt_score *sum, const gwt_data *data, gwt_model *mo
     for (size_t i = begin; i < end; i += most) {
         size_t count = end - i < most ? end - i : most;
         gwt_score score;
-        gwt_data_batch(data, &data->test, NULL, i, count, gwt_model_input(model),
-                       labels);
+        gwt_data_batch(data, split, NULL, i, count, gwt_model_input(model), labels);
         GWT_TRY(gwt_model_score(model, labels, count, &score));
         sum->loss += score.loss;
         sum->correct += score.correct;
@@ -35,30 +41,44 @@ static gw_status score_range(gwt_score *sum, const gwt_data *data, gwt_model *mo
     return GW_OK;
 }
 
+/* Scores the part-th of so many parts of the split. */
+static gw_status score_part(gwt_score *sum, const gwt_data *data,
+                            const gwt_split *split, gwt_model *model, int part,
+                            int parts)
+{
+    size_t begin, end;
+
+    if (data->text)
+        return gwt_score_text(sum, data, split, model, part, parts);
+    gw_part(split->count, parts, part, &begin, &end);
+    return score_range(sum, data, split, model, begin, end);
+}
+
 /* The same model everywhere: each worker takes its part. Counts below 2^24 are
  * exact in floats, and a part per worker stays far below. */
 static gw_status score_shared(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
-                              gwt_model *model)
+                              const gwt_split *split, gwt_model *model)
 {
-    size_t begin, end;
+    double count = (double)(split->count * gwt_model_outputs(model));
     gwt_score score;
 
-    gw_part(data->test.count, gw_comm_workers(comm), gw_comm_rank(comm), &begin, &end);
-    GWT_TRY(score_range(&score, data, model, begin, end));
+    GWT_TRY(score_part(&score, data, split, model, gw_comm_rank(comm),
+                       gw_comm_workers(comm)));
     float sum[2] = {(float)score.loss, (float)score.correct};
     GWT_TRY(gw_allreduce(comm, sum, 2));
-    out->loss = (double)sum[0] / (double)data->test.count;
-    out->accuracy =
-        data->classes > 0 ? (double)sum[1] / (double)data->test.count : (double)NAN;
+    out->loss = (double)sum[0] / count;
+    out->accuracy = data->classes > 0 ? (double)sum[1] / count : (double)NAN;
+    if (data->text)
+        out->perplexity = exp(out->loss);
     return GW_OK;
 }
 
 static gw_status score_own(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
-                           gwt_model *model)
+                           const gwt_split *split, gwt_model *model)
 {
     gwt_score score;
 
-    GWT_TRY(score_range(&score, data, model, 0, data->test.count));
+    GWT_TRY(score_part(&score, data, split, model, 0, 1));
     float share = (float)score.correct / (float)score.count;
     GWT_TRY(gw_allreduce(comm, &share, 1));
     out->workers_accuracy =
@@ -115,7 +135,7 @@ gw_status gwt_average_stats(gw_comm *comm, gwt_model *model, float *average)
 /* The average of the statistics takes the place of this worker's own for the time
  * of the evaluation. */
 static gw_status score_together(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
-                                gwt_model *model)
+                                const gwt_split *split, gwt_model *model)
 {
     size_t n;
     float *stats = gwt_model_stats(model, &n), *average;
@@ -127,7 +147,7 @@ static gw_status score_together(gwt_verdict *out, gw_comm *comm, const gwt_data 
     st = gwt_average_stats(comm, model, average);
     if (st == GW_OK) {
         swap_floats(stats, average, n);
-        st = score_shared(out, comm, data, model);
+        st = score_shared(out, comm, data, split, model);
         swap_floats(stats, average, n);
     }
     gwt_free(average);
@@ -135,20 +155,24 @@ static gw_status score_together(gwt_verdict *out, gw_comm *comm, const gwt_data 
 }
 
 gw_status gwt_evaluate(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
-                       gwt_model *model, int equal, float *average)
+                       const gwt_split *split, gwt_model *model, int equal,
+                       float *average)
 {
     float *params = gwt_model_params(model);
     size_t n = gwt_model_floats(model);
     gw_status st;
 
-    *out = (gwt_verdict){.workers_accuracy = (double)NAN, .drift = (double)NAN};
+    *out = (gwt_verdict){.workers_accuracy = (double)NAN,
+                         .drift = (double)NAN,
+                         .perplexity = (double)NAN,
+                         .valid = split == &data->valid};
     if (equal)
-        return score_together(out, comm, data, model);
-    GWT_TRY(score_own(out, comm, data, model));
+        return score_together(out, comm, data, split, model);
+    GWT_TRY(score_own(out, comm, data, split, model));
     GWT_TRY(average_models(comm, params, average, n, &out->drift));
     /* The same with the parameters. */
     swap_floats(params, average, n);
-    st = score_together(out, comm, data, model);
+    st = score_together(out, comm, data, split, model);
     swap_floats(params, average, n);
     return st;
 }

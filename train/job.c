@@ -65,6 +65,21 @@ static gw_status plan_checkpoints(gwt_job *job)
     return GW_OK;
 }
 
+/* Whether the model reads what the data set holds. Cuts text into rows. */
+static gw_status fit_data(gwt_job *job)
+{
+    const gwt_config *c = &job->config;
+
+    if (job->model->text != job->data.text)
+        return gw_fail(GW_ERR_ARG, "model %s reads %s, but data set %s is not that",
+                       c->model, job->model->text ? "text" : "pictures or vectors",
+                       c->data);
+    if (c->dropout > 0.0 && !job->model->text)
+        return gw_fail(GW_ERR_ARG, "model %s has no dropout; leave --dropout away",
+                       c->model);
+    return job->data.text ? gwt_text_cut(&job->data, (size_t)c->sequence) : GW_OK;
+}
+
 static gw_status plan_steps(gwt_job *job)
 {
     const gwt_config *c = &job->config;
@@ -116,6 +131,7 @@ static gw_status prepare(gwt_job *job)
 {
     GWT_TRY(check_config(job));
     GWT_TRY(gwt_data_load(&job->data, job->config.data, job->config.data_dir));
+    GWT_TRY(fit_data(job));
     GWT_TRY(choose_augment(job));
     GWT_TRY(gwt_model_check(job->model, job->data.shape, job->data.classes));
     GWT_TRY(plan_steps(job));

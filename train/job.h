@@ -65,13 +65,25 @@ typedef struct gwt_verdict {
                                 accuracy (NaN) where numbers are predicted */
     double workers_accuracy; /* mean of the workers' own; NaN if models are the same */
     double drift;            /* how far apart they are; NaN likewise */
+    double perplexity;       /* exp(loss) of language models; NaN of others */
+    int valid;               /* whether that is on the validation set */
 } gwt_verdict;
 
-/* Evaluates the test set on all workers together. equal says whether the models
- * are the same; if not, average receives the mean of the parameters (as many as
- * the model has). Collective. */
+/* The verdict before there is one: NaN throughout. */
+extern const gwt_verdict gwt_verdict_none;
+
+/* Evaluates a split of the data on all workers together. equal says whether the
+ * models are the same; if not, average receives the mean of the parameters (as many
+ * as the model has). Collective. */
 gw_status gwt_evaluate(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
-                       gwt_model *model, int equal, float *average);
+                       const gwt_split *split, gwt_model *model, int equal,
+                       float *average);
+
+/* Scores the part-th of so many parts of a text (evaluate_text.c). The model must be
+ * made for batches of at least GWT_EVAL_COLUMNS. */
+enum { GWT_EVAL_COLUMNS = 20 };
+gw_status gwt_score_text(gwt_score *sum, const gwt_data *data, const gwt_split *split,
+                         gwt_model *model, int part, int parts);
 
 /* Sets average (as many floats as gwt_model_stats() has) to the mean of the workers'
  * statistics. Collective. */

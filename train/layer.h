@@ -6,7 +6,9 @@
  * Everything between layers is a matrix of floats, one row per sample:
  *
  *     in  batch x floats(layer->in)       out  batch x floats(layer->out)
- */
+ *
+ * A sample of text is a row of T tokens, first as T numbers {T, 1, 1}, then as T
+ * vectors of N floats one after the other, {T, 1, N}. */
 #ifndef GWT_LAYER_H
 #define GWT_LAYER_H
 
@@ -38,6 +40,7 @@ typedef struct gwt_pass {
     size_t batch;
     int training; /* 0: evaluation, which changes no statistics and drops nothing */
     uint64_t seed, step, worker;
+    double dropout; /* share of the values that dropout layers drop in training */
 } gwt_pass;
 
 typedef struct gwt_layer_type gwt_layer_type;
@@ -46,11 +49,15 @@ typedef struct gwt_layer_type gwt_layer_type;
 typedef struct gwt_layer_spec {
     const gwt_layer_type *type;
     const char *name;
-    size_t units;  /* dense, conv, residual: outputs; 0: one per class of the data */
-    int relu;      /* dense, conv, batchnorm: whether max(0, x) is applied to them */
-    size_t kernel; /* conv, maxpool: pixels of the window, in height and in width */
-    size_t stride; /* conv, residual: pixels from window to window; 0: 1 */
-    int no_bias;   /* conv: nothing is added to the weighted sums */
+    unsigned number; /* follows the name where layers are alike; 0: it does not */
+    size_t units;    /* dense, conv, residual: outputs; 0: one per class of the data */
+    int relu;        /* dense, conv, batchnorm: whether max(0, x) is applied to them */
+    size_t kernel;   /* conv, maxpool: pixels of the window, in height and in width */
+    size_t stride;   /* conv, residual: pixels from window to window; 0: 1 */
+    int no_bias;     /* conv: nothing is added to the weighted sums */
+    int per_token;   /* dense: the same weights for each of the T tokens */
+    int positions;   /* embedding: whether the place in the row adds a vector */
+    size_t heads;    /* attention */
 } gwt_layer_spec;
 
 /* One layer of one model. The model owns all memory; plan() fills the middle
@@ -63,6 +70,7 @@ typedef struct gwt_layer {
     const gwt_layer_spec *spec;
     gwt_shape in;
     size_t in_block; /* 1: plain; it divides the channels */
+    size_t index;    /* of the layer in its model */
     size_t classes, max_batch;
 
     gwt_shape out;
@@ -113,5 +121,11 @@ extern const gwt_layer_type gwt_layer_residual;
 extern const gwt_layer_type gwt_layer_maxpool;
 extern const gwt_layer_type gwt_layer_average;
 extern const gwt_layer_type gwt_layer_flatten;
+extern const gwt_layer_type gwt_layer_embedding;
+extern const gwt_layer_type gwt_layer_dropout;
+extern const gwt_layer_type gwt_layer_lstm;
+extern const gwt_layer_type gwt_layer_norm;
+extern const gwt_layer_type gwt_layer_attention;
+extern const gwt_layer_type gwt_layer_mlp;
 
 #endif

@@ -9,11 +9,24 @@
  *     out  = max(0, in * weight^T + bias)
  *     dout = dout where out > 0, else 0
  *     d weight = dout^T * in,  d bias = column sums of dout,  din = dout * weight
- */
+ *
+ * With per_token a sample of T vectors counts as T samples of one. */
 #include "compute.h"
 #include "layer.h"
+#include "rows.h"
 
 #include <math.h>
+
+/* Vectors in a sample, and their floats before and after. */
+static size_t vectors(const gwt_layer *layer)
+{
+    return layer->spec->per_token ? layer->in.channels : 1;
+}
+
+static size_t inputs(const gwt_layer *layer)
+{
+    return gwt_shape_floats(layer->in) / vectors(layer);
+}
 
 static gw_status plan_dense(gwt_layer *layer)
 {
@@ -25,88 +38,46 @@ static gw_status plan_dense(gwt_layer *layer)
     if (layer->in_block > 1 && layer->in.height * layer->in.width > 1)
         return gw_fail(GW_ERR_ARG, "layer %s: needs a flatten before it",
                        layer->spec->name);
+    in = inputs(layer);
     /* Keeps the scale of signals from layer to layer: He's bound where half of the
      * outputs will be cut off, Glorot's otherwise. */
     double fan = layer->spec->relu ? (double)in : (double)(in + out);
-    layer->out = (gwt_shape){out, 1, 1};
+    layer->out = layer->spec->per_token ? (gwt_shape){layer->in.channels, 1, out}
+                                        : (gwt_shape){out, 1, 1};
     layer->params = 2;
     layer->tensor[0] = (gwt_param){"weight", out, in, sqrt(6.0 / fan), 0.0};
     layer->tensor[1] = (gwt_param){"bias", 1, out, 0.0, 0.0};
     return GW_OK;
 }
 
-GWT_VECTOR static void add_bias(float *restrict out, const float *restrict bias,
-                                size_t n, size_t batch)
-{
-    for (size_t i = 0; i < batch; i++)
-        for (size_t j = 0; j < n; j++)
-            out[i * n + j] += bias[j];
-}
-
-GWT_VECTOR static void add_bias_relu(float *restrict out, const float *restrict bias,
-                                     size_t n, size_t batch)
-{
-    for (size_t i = 0; i < batch; i++)
-        for (size_t j = 0; j < n; j++) {
-            float x = out[i * n + j] + bias[j];
-            /* Written so that NaN stays NaN and is noticed further on. */
-            out[i * n + j] = x < 0.0f ? 0.0f : x;
-        }
-}
-
 static gw_status forward_dense(const gwt_layer *layer, const gwt_pass *pass,
                                const float *in, float *out)
 {
-    size_t batch = pass->batch;
-    size_t ni = gwt_shape_floats(layer->in), no = layer->out.channels;
+    size_t batch = pass->batch * vectors(layer);
+    size_t ni = inputs(layer), no = layer->spec->units;
     const float *weight = layer->param, *bias = layer->param + no * ni;
 
     GWT_TRY(gwt_matmul(batch, no, ni, (gwt_operand){in, ni, 0},
                        (gwt_operand){weight, ni, 1}, out, no));
     if (layer->spec->relu)
-        add_bias_relu(out, bias, no, batch);
+        gwt_add_bias_relu(out, bias, no, batch);
     else
-        add_bias(out, bias, no, batch);
+        gwt_add_bias(out, bias, no, batch);
     return GW_OK;
-}
-
-GWT_VECTOR static void sum_columns(float *restrict sum, const float *restrict d,
-                                   size_t n, size_t batch)
-{
-    for (size_t j = 0; j < n; j++)
-        sum[j] = d[j];
-    for (size_t i = 1; i < batch; i++)
-        for (size_t j = 0; j < n; j++)
-            sum[j] += d[i * n + j];
-}
-
-/* The same, and in the same pass the derivative of the cut-off. */
-GWT_VECTOR static void sum_columns_relu(float *restrict sum, float *restrict d,
-                                        const float *restrict out, size_t n,
-                                        size_t batch)
-{
-    for (size_t j = 0; j < n; j++)
-        sum[j] = 0.0f;
-    for (size_t i = 0; i < batch; i++)
-        for (size_t j = 0; j < n; j++) {
-            float x = out[i * n + j] > 0.0f ? d[i * n + j] : 0.0f;
-            d[i * n + j] = x;
-            sum[j] += x;
-        }
 }
 
 static gw_status backward_dense(const gwt_layer *layer, const gwt_pass *pass,
                                 const float *in, const float *out, float *dout,
                                 float *din)
 {
-    size_t batch = pass->batch;
-    size_t ni = gwt_shape_floats(layer->in), no = layer->out.channels;
+    size_t batch = pass->batch * vectors(layer);
+    size_t ni = inputs(layer), no = layer->spec->units;
     float *dweight = layer->grad, *dbias = layer->grad + no * ni;
 
     if (layer->spec->relu)
-        sum_columns_relu(dbias, dout, out, no, batch);
+        gwt_sum_columns_relu(dbias, dout, out, no, batch);
     else
-        sum_columns(dbias, dout, no, batch);
+        gwt_sum_columns(dbias, dout, no, batch);
     GWT_TRY(gwt_matmul(no, ni, batch, (gwt_operand){dout, no, 1},
                        (gwt_operand){in, ni, 0}, dweight, ni));
     if (din == NULL)

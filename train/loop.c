@@ -9,6 +9,7 @@
  * log is in none of them, only in wall_s. */
 #define _GNU_SOURCE
 #include "augment.h"
+#include "clip.h"
 #include "compute.h"
 #include "checkpoint.h"
 #include "json.h"
@@ -50,9 +51,10 @@ static gw_status make_model(worker *w)
 {
     const gwt_job *job = w->job;
     size_t batch = (size_t)job->config.batch, count;
+    size_t least = job->data.text ? GWT_EVAL_COLUMNS : EVAL_BATCH;
 
-    GWT_TRY(gwt_model_new(&w->model, job->model, job->data.shape, job->data.classes,
-                          batch > EVAL_BATCH ? batch : EVAL_BATCH));
+    GWT_TRY(gwt_model_make(&w->model, job->config.model, job->data.shape,
+                           job->data.classes, batch > least ? batch : least));
     gwt_model_init(w->model, job->config.seed);
     const gw_tensor *tensors = gwt_model_tensors(w->model, &count);
     return gw_layout_new(&w->layout, tensors, count);
@@ -75,7 +77,8 @@ static gw_status make_buffers(worker *w)
 
     w->state = gwt_calloc(vectors * n, sizeof *w->state, "the optimizer's state");
     w->order = gwt_calloc(w->job->data.train.count, sizeof *w->order, "the order");
-    w->labels = gwt_calloc((size_t)w->job->config.batch, sizeof *w->labels, "a batch");
+    w->labels = gwt_calloc((size_t)w->job->config.batch * gwt_model_outputs(w->model),
+                           sizeof *w->labels, "a batch");
     if (w->state == NULL || w->order == NULL || w->labels == NULL)
         return GW_ERR_NOMEM;
     for (size_t i = 0; i < slots; i++)
@@ -147,6 +150,8 @@ static void tell(worker *w, gwt_event event, double loss)
         .samples = done * (double)config->batch * config->workers / (now - w->mark),
         .test_loss = w->verdict.loss,
         .test_accuracy = w->verdict.accuracy,
+        .perplexity = w->verdict.perplexity,
+        .valid = w->verdict.valid,
         .bytes_sent = gw_sync_stats(w->sync).bytes_sent,
     };
     observer->tell(observer->arg, event, &p);
@@ -162,13 +167,18 @@ static gw_status gather_mean(worker *w, const mean *m, double *out)
     return GW_OK;
 }
 
+/* The test set at the end; before, the validation set where there is one. */
 static gw_status evaluate(worker *w)
 {
+    const gwt_data *data = &w->job->data;
+    int last = w->so_far.stopped || w->so_far.steps == w->job->total_steps;
+    int test = last || data->valid.count == 0;
     double start = gwt_now();
 
-    GWT_TRY(gwt_evaluate(&w->verdict, w->comm, &w->job->data, w->model,
-                         w->average == NULL, w->average));
-    w->evaluated_at = w->so_far.steps;
+    GWT_TRY(gwt_evaluate(&w->verdict, w->comm, data, test ? &data->test : &data->valid,
+                         w->model, w->average == NULL, w->average));
+    if (test)
+        w->evaluated_at = w->so_far.steps;
     w->so_far.eval_s += gwt_now() - start;
     return GW_OK;
 }
@@ -201,8 +211,7 @@ static void write_sync(gwt_json *j, const worker *w)
 static gw_status write_record(worker *w, double loss, int evaluated)
 {
     gwt_json j = {.to = w->metrics};
-    gwt_verdict none = {(double)NAN, (double)NAN, (double)NAN, (double)NAN};
-    const gwt_verdict *v = evaluated ? &w->verdict : &none;
+    const gwt_verdict *v = evaluated ? &w->verdict : &gwt_verdict_none;
 
     gwt_json_open(&j, NULL, '{');
     gwt_json_count(&j, "step", w->so_far.steps);
@@ -214,9 +223,11 @@ static gw_status write_record(worker *w, double loss, int evaluated)
     gwt_json_real(&j, "sync_s", w->so_far.sync_s);
     write_sync(&j, w);
     gwt_json_count(&j, "skipped", w->so_far.skipped);
+    gwt_json_text(&j, "evaluated", !evaluated ? NULL : v->valid ? "valid" : "test");
     gwt_json_real(&j, "test_loss", v->loss);
     gwt_json_real(&j, "test_accuracy", v->accuracy);
     gwt_json_real(&j, "test_accuracy_workers", v->workers_accuracy);
+    gwt_json_real(&j, "perplexity", v->perplexity);
     gwt_json_real(&j, "drift", v->drift);
     gwt_json_close(&j, '}');
     putc('\n', w->metrics);
@@ -259,6 +270,22 @@ static void augment(worker *w, uint64_t epoch, size_t first)
                     job->config.seed, epoch, w->order[first + i]);
 }
 
+/* The order of samples in epoch `epoch`: shuffled, or in columns for models that
+ * carry a state, which ends with the epoch. */
+static void begin_epoch(worker *w, uint64_t epoch)
+{
+    const gwt_job *job = w->job;
+    size_t floats;
+
+    gwt_model_carry(w->model, &floats);
+    if (floats > 0)
+        gwt_columns(w->order, job->data.train.count,
+                    (size_t)job->config.batch * (size_t)job->config.workers);
+    else
+        gwt_shuffle(w->order, job->data.train.count, job->config.seed, epoch);
+    w->shuffled = 1 + epoch;
+}
+
 static gw_status compute_gradient(worker *w, uint64_t t, gwt_score *score)
 {
     const gwt_job *job = w->job;
@@ -266,11 +293,10 @@ static gw_status compute_gradient(worker *w, uint64_t t, gwt_score *score)
     size_t first =
         gwt_shard_first(in_epoch, job->config.workers, gw_comm_rank(w->comm), batch);
 
-    if (w->shuffled != 1 + t / job->epoch_steps) {
-        w->shuffled = 1 + t / job->epoch_steps;
-        gwt_shuffle(w->order, job->data.train.count, job->config.seed,
-                    t / job->epoch_steps);
-    }
+    if (w->shuffled != 1 + t / job->epoch_steps)
+        begin_epoch(w, t / job->epoch_steps);
+    if (in_epoch == 0)
+        gwt_model_forget(w->model);
     gwt_data_batch(&job->data, &job->data.train, w->order, first, batch,
                    gwt_model_input(w->model), w->labels);
     if (job->augment != GWT_AUGMENT_NONE)
@@ -279,7 +305,8 @@ static gw_status compute_gradient(worker *w, uint64_t t, gwt_score *score)
                      .training = 1,
                      .seed = job->config.seed,
                      .step = t,
-                     .worker = (uint64_t)gw_comm_rank(w->comm)};
+                     .worker = (uint64_t)gw_comm_rank(w->comm),
+                     .dropout = job->config.dropout};
     return gwt_model_train(w->model, w->labels, &pass, score);
 }
 
@@ -288,6 +315,9 @@ static void apply_gradient(worker *w, uint64_t t)
     const gwt_job *job = w->job;
     gwt_hyper hyper = {job->config.momentum, job->config.weight_decay};
 
+    if (job->config.clip > 0.0)
+        gwt_clip(gwt_model_grad(w->model), gwt_model_floats(w->model),
+                 job->config.clip);
     w->lr = job->config.lr * gwt_schedule_factor(&job->schedule, t);
     job->optimizer->step(gwt_model_params(w->model), gwt_model_grad(w->model), w->slot,
                          gwt_model_floats(w->model), w->lr, w->applied++, &hyper);
@@ -408,6 +438,7 @@ static void fill_results(worker *w, double loss)
     s->test_accuracy = w->verdict.accuracy;
     s->test_accuracy_workers = w->verdict.workers_accuracy;
     s->drift = w->verdict.drift;
+    s->perplexity = w->verdict.perplexity;
     snprintf(s->sync, sizeof s->sync, "%s", gw_sync_spec(w->sync));
     snprintf(s->transport, sizeof s->transport, "%s", gw_comm_transport(w->comm));
 }
@@ -450,7 +481,7 @@ gw_status gwt_worker(gw_comm *comm, void *job)
     worker w = {.job = job, .comm = comm};
     gw_status st;
 
-    w.verdict = (gwt_verdict){(double)NAN, (double)NAN, (double)NAN, (double)NAN};
+    w.verdict = gwt_verdict_none;
     st = set_up(&w);
     w.mark = gwt_now();
     w.began = w.mark - w.elapsed;

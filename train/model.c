@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LAYERS_MAX = 128, TENSOR_NAME_CAP = 48, LINE_FLOATS = 16 };
+enum { LAYERS_MAX = GWT_LAYERS_MAX, TENSOR_NAME_CAP = 48, LINE_FLOATS = 16 };
 
 struct gwt_model {
     size_t layers, tensors, floats, stats_floats, carry_floats, max_batch, classes;
@@ -39,10 +39,15 @@ struct gwt_model {
 
 static void add_tensors(gwt_model *m, const gwt_layer *layer)
 {
+    char number[12] = "";
+
+    if (layer->spec->number != 0)
+        snprintf(number, sizeof number, "%u", layer->spec->number);
     for (size_t i = 0; i < layer->params; i++) {
         const gwt_param *p = &layer->tensor[i];
         size_t t = m->tensors++;
-        snprintf(m->name[t], TENSOR_NAME_CAP, "%s.%s", layer->spec->name, p->name);
+        snprintf(m->name[t], TENSOR_NAME_CAP, "%s%s.%s", layer->spec->name, number,
+                 p->name);
         m->tensor[t] = (gw_tensor){m->name[t], m->floats, p->rows, p->cols};
         m->bound[t] = p->bound;
         m->value[t] = p->value;
@@ -66,20 +71,25 @@ static gw_status check_samples(const gwt_model_spec *spec, gwt_shape in)
 }
 
 /* Fills in the sizes of all layers and tensors. */
-static gw_status plan(gwt_model *m, const gwt_model_spec *spec, gwt_shape in)
+static gw_status plan(gwt_model *m, const gwt_model_spec *spec, const char *options,
+                      gwt_shape in)
 {
-    size_t block = 1;
+    size_t count = spec->count, block = 1;
 
     GWT_TRY(check_samples(spec, in));
-    for (size_t l = 0; l < spec->count; l++) {
+    if (spec->make != NULL)
+        GWT_TRY(spec->make(options, m->spec, &count));
+    else
+        memcpy(m->spec, spec->layers, count * sizeof *m->spec);
+    for (size_t l = 0; l < count; l++) {
         gwt_layer *layer = &m->layer[m->layers++];
-        m->spec[l] = spec->layers[l];
         if (m->spec[l].units == 0)
             m->spec[l].units = m->classes;
         layer->spec = &m->spec[l];
         layer->in = in;
         layer->in_block = block;
         layer->out_block = 1;
+        layer->index = l;
         layer->classes = m->classes;
         layer->max_batch = m->max_batch;
         GWT_TRY(layer->spec->type->plan(layer));
@@ -191,13 +201,14 @@ gw_status gwt_model_check(const gwt_model_spec *spec, gwt_shape in, size_t class
     m->max_batch = 1;
     st = gwt_loss_check(spec->loss, spec->name, classes);
     if (st == GW_OK)
-        st = plan(m, spec, in);
+        st = plan(m, spec, NULL, in);
     gwt_free(m);
     return st;
 }
 
-gw_status gwt_model_new(gwt_model **out, const gwt_model_spec *spec, gwt_shape in,
-                        size_t classes, size_t max_batch)
+static gw_status make_model(gwt_model **out, const gwt_model_spec *spec,
+                            const char *options, gwt_shape in, size_t classes,
+                            size_t max_batch)
 {
     gwt_model *m;
     gw_status st;
@@ -211,7 +222,7 @@ gw_status gwt_model_new(gwt_model **out, const gwt_model_spec *spec, gwt_shape i
     m->columns = gwt_loss_outputs(spec->loss, classes);
     m->loss = spec->loss;
     m->max_batch = max_batch;
-    st = plan(m, spec, in);
+    st = plan(m, spec, options, in);
     if (st != GW_OK)
         goto fail;
     m->arena = gwt_calloc(arena_floats(m), sizeof(float), "a model's parameters");
@@ -229,6 +240,24 @@ gw_status gwt_model_new(gwt_model **out, const gwt_model_spec *spec, gwt_shape i
 fail:
     gwt_model_free(m);
     return st;
+}
+
+gw_status gwt_model_new(gwt_model **out, const gwt_model_spec *spec, gwt_shape in,
+                        size_t classes, size_t max_batch)
+{
+    return make_model(out, spec, NULL, in, classes, max_batch);
+}
+
+gw_status gwt_model_make(gwt_model **out, const char *name, gwt_shape in,
+                         size_t classes, size_t max_batch)
+{
+    const char *options = strchr(name, ':');
+    const gwt_model_spec *spec;
+
+    *out = NULL;
+    GWT_TRY(gwt_model_find(name, &spec));
+    return make_model(out, spec, options != NULL ? options + 1 : NULL, in, classes,
+                      max_batch);
 }
 
 void gwt_model_free(gwt_model *model)
@@ -297,6 +326,11 @@ float *gwt_model_kept(gwt_model *model, size_t *floats)
 {
     *floats = model->stats_floats + model->carry_floats;
     return model->kept;
+}
+
+void gwt_model_forget(gwt_model *model)
+{
+    memset(model->kept + model->stats_floats, 0, model->carry_floats * sizeof(float));
 }
 
 float *gwt_model_input(gwt_model *model)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * models.c - the table of models. To add one: write the list of its layers and
- * add one line to the table. Running a model is model.c. */
+ * add one line to the table. Models with options have a function that writes the
+ * list (models_text.c). Running a model is model.c. */
 #include "models.h"
 
 #include <stdio.h>
@@ -70,6 +71,8 @@ static const gwt_model_spec *const table[] = {
                             .layers = linear,
                             .count = COUNT(linear),
                             .loss = GWT_LOSS_SQUARES},
+    &gwt_model_lstm,
+    &gwt_model_transformer,
 };
 
 const gwt_model_spec *gwt_model_at(size_t i)
@@ -77,15 +80,29 @@ const gwt_model_spec *gwt_model_at(size_t i)
     return i < COUNT(table) ? table[i] : NULL;
 }
 
+/* Whether the options, NULL if there are none, are what the model takes. */
+static gw_status check_options(const gwt_model_spec *spec, const char *options)
+{
+    gwt_layer_spec list[GWT_LAYERS_MAX];
+    size_t count;
+
+    if (spec->make != NULL)
+        return spec->make(options, list, &count);
+    if (options != NULL)
+        return gw_fail(GW_ERR_ARG, "model %s takes no ':%s'", spec->name, options);
+    return GW_OK;
+}
+
 gw_status gwt_model_find(const char *name, const gwt_model_spec **out)
 {
+    size_t len = strcspn(name, ":");
     const char *names[COUNT(table)];
 
     for (size_t i = 0; i < COUNT(table); i++) {
         names[i] = table[i]->name;
-        if (strcmp(names[i], name) == 0) {
+        if (strlen(names[i]) == len && strncmp(names[i], name, len) == 0) {
             *out = table[i];
-            return GW_OK;
+            return check_options(*out, name[len] == ':' ? name + len + 1 : NULL);
         }
     }
     const char *near = gwt_nearest(name, names, COUNT(table));

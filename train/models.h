@@ -7,6 +7,8 @@
 #include "layer.h"
 #include "loss.h"
 
+enum { GWT_LAYERS_MAX = 128 };
+
 /* A model as it is listed: name, what it is, its layers in order. */
 typedef struct gwt_model_spec {
     const char *name;
@@ -15,17 +17,27 @@ typedef struct gwt_model_spec {
     size_t count;
     gwt_loss loss; /* softmax if nothing is said */
     gwt_shape in;  /* what samples must be; 0: any number will do */
+
+    /* For models with options, instead of layers and count: writes the list that
+     * options, the text after ':' or NULL, ask for. GW_ERR_ARG. */
+    gw_status (*make)(const char *options, gwt_layer_spec list[GWT_LAYERS_MAX],
+                      size_t *count);
+    const char *usage; /* "lstm:200|650|1500"; NULL: takes no options */
+    int text;          /* whether it reads rows of tokens */
 } gwt_model_spec;
 
 /* Those of other files than models.c. */
 extern const gwt_model_spec gwt_model_cnn;
 extern const gwt_model_spec gwt_model_resnet20;
 extern const gwt_model_spec gwt_model_vgg16;
+extern const gwt_model_spec gwt_model_lstm;
+extern const gwt_model_spec gwt_model_transformer;
 
 /* The i-th model, NULL past the end. */
 const gwt_model_spec *gwt_model_at(size_t i);
 
-/* The model of that name. GW_ERR_ARG names the nearest, or all. */
+/* The model that name begins with, if the options after ':' are right too.
+ * GW_ERR_ARG names the nearest, or all. */
 gw_status gwt_model_find(const char *name, const gwt_model_spec **out);
 
 typedef struct gwt_model gwt_model;
@@ -40,6 +52,10 @@ gw_status gwt_model_check(const gwt_model_spec *spec, gwt_shape in, size_t class
 gw_status gwt_model_new(gwt_model **out, const gwt_model_spec *spec, gwt_shape in,
                         size_t classes, size_t max_batch);
 void gwt_model_free(gwt_model *model);
+
+/* The same by name, with options where the name has some. */
+gw_status gwt_model_make(gwt_model **out, const char *name, gwt_shape in,
+                         size_t classes, size_t max_batch);
 
 /* Sets the parameters from seed alone. */
 void gwt_model_init(gwt_model *model, uint64_t seed);
@@ -58,6 +74,9 @@ const gw_tensor *gwt_model_tensors(const gwt_model *model, size_t *count);
 float *gwt_model_stats(gwt_model *model, size_t *floats);
 float *gwt_model_carry(gwt_model *model, size_t *floats);
 float *gwt_model_kept(gwt_model *model, size_t *floats);
+
+/* Empties what is carried: the next batch follows no other. */
+void gwt_model_forget(gwt_model *model);
 
 /* Where the caller puts its batch: max_batch x floats of a sample. */
 float *gwt_model_input(gwt_model *model);

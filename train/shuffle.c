@@ -17,6 +17,15 @@ void gwt_shuffle(uint32_t *order, size_t n, uint64_t seed, uint64_t epoch)
     }
 }
 
+void gwt_columns(uint32_t *order, size_t n, size_t columns)
+{
+    size_t steps = n / columns;
+
+    for (size_t s = 0; s < steps; s++)
+        for (size_t c = 0; c < columns; c++)
+            order[s * columns + c] = (uint32_t)(c * steps + s);
+}
+
 size_t gwt_shard_first(size_t step, int workers, int rank, size_t batch)
 {
     return (step * (size_t)workers + (size_t)rank) * batch;

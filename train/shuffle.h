@@ -20,6 +20,17 @@
 /* Fills order with the numbers 0..n-1 as they come in that epoch. */
 void gwt_shuffle(uint32_t *order, size_t n, uint64_t seed, uint64_t epoch);
 
+/* The order for models that carry a state from batch to batch, the same in every
+ * epoch: the samples are cut into `columns` runs of equal length, one for each
+ * place in the batches of all workers, and step s takes the s-th of each run.
+ *
+ *     samples | column 0      | column 1      | ... | rest |
+ *     step 0    first of each column, and so on
+ *
+ * So what follows a sample in the text follows it in the same place of the next
+ * batch. Fills the whole steps of order alone. */
+void gwt_columns(uint32_t *order, size_t n, size_t columns);
+
 /* Where in the order worker `rank` of `workers` begins in step `step` of an epoch. */
 size_t gwt_shard_first(size_t step, int workers, int rank, size_t batch);
 

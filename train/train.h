@@ -51,8 +51,11 @@ typedef struct gwt_config {
     uint64_t log_every;  /* steps; 0: about fifty times in the run */
     uint64_t eval_every; /* epochs; 0: at the end only */
     double lr, momentum, weight_decay;
-    int nonfinite; /* gw_nonfinite */
-    int augment;   /* gwt_augment_word */
+    double clip;       /* largest norm of a gradient, 0: any */
+    double dropout;    /* share of values dropped in language models */
+    uint64_t sequence; /* tokens of a sample of text */
+    int nonfinite;     /* gw_nonfinite */
+    int augment;       /* gwt_augment_word */
 } gwt_config;
 
 /* What a run was and what came out, as in summary.json; docs/runs.md explains each.
@@ -68,6 +71,7 @@ typedef struct gwt_summary {
     double residual_norm; /* of rank 0, at the end */
     double train_loss;    /* mean over the last epoch, or what there was of it */
     double test_loss, test_accuracy, test_accuracy_workers, drift;
+    double perplexity;
     uint64_t model_hash;
     int stopped; /* by gwt_job_stop() */
 } gwt_summary;
@@ -86,6 +90,8 @@ typedef struct gwt_progress {
     double seconds; /* since the first step began */
     double samples; /* per second, over all workers, since the last event LOG */
     double test_loss, test_accuracy; /* the last known, NaN before that */
+    double perplexity;               /* of language models, else NaN */
+    int valid;                       /* whether these are on the validation set */
     uint64_t bytes_sent;             /* by rank 0 for synchronisation, so far */
 } gwt_progress;
 

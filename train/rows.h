@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rows.h - what layers do to matrices row by row, besides products: biases, ReLU,
+ * sums of columns, normalisation. Sums have a fixed order. */
+#ifndef GWT_ROWS_H
+#define GWT_ROWS_H
+
+#include "common.h"
+
+/* x (rows x n) += bias, in every row; with relu then max(0, x), which keeps NaN. */
+void gwt_add_bias(float *x, const float *bias, size_t n, size_t rows);
+void gwt_add_bias_relu(float *x, const float *bias, size_t n, size_t rows);
+
+/* sum (n) = the sums of d's columns (d is rows x n); with relu d is set to 0 first
+ * where out, the result of gwt_add_bias_relu(), is not above 0. */
+void gwt_sum_columns(float *sum, const float *d, size_t n, size_t rows);
+void gwt_sum_columns_relu(float *sum, float *d, const float *out, size_t n,
+                          size_t rows);
+
+/* Every row of x gets mean 0 and variance 1, then is scaled and shifted:
+ *
+ *     out = (x - mean) / sqrt(variance + 1e-5) * weight + bias
+ *
+ * stat receives mean and 1 / sqrt(variance + 1e-5) of each row, for backward. */
+void gwt_norm_rows(float *out, const float *x, const float *weight, const float *bias,
+                   float *stat, size_t n, size_t rows);
+
+/* From dout, the derivative by out: sets dweight and dbias, and din to the
+ * derivative by x, plus the matrix `add` unless that is NULL. */
+void gwt_norm_rows_back(float *din, float *dweight, float *dbias, const float *dout,
+                        const float *x, const float *weight, const float *stat,
+                        const float *add, size_t n, size_t rows);
+
+#endif
