@@ -22,5 +22,6 @@ extern const gwc_command gwc_command_list;
 extern const gwc_command gwc_command_bench;
 extern const gwc_command gwc_command_convex;
 extern const gwc_command gwc_command_report;
+extern const gwc_command gwc_command_weights;
 
 #endif

@@ -103,4 +103,7 @@ void gwt_checkpoints_clear(const gwt_job *job);
  * Damaged ones after it are renamed and mentioned in job->warnings. */
 gw_status gwt_checkpoints_find(gwt_job *job);
 
+/* The newest good one in any directory. */
+gw_status gwt_checkpoints_newest(const char *directory, char path[GWT_FILE_CAP]);
+
 #endif

@@ -20,11 +20,17 @@
 #define PARTIAL "checkpoint.partial"
 #define DAMAGED ".damaged"
 
+static void name_in(char path[GWT_FILE_CAP], const char *directory, uint64_t number,
+                    const char *end)
+{
+    snprintf(path, GWT_FILE_CAP, "%s/" PREFIX "%06" PRIu64 SUFFIX "%s", directory,
+             number, end);
+}
+
 static void path_of(char path[GWT_FILE_CAP], const gwt_job *job, uint64_t number,
                     const char *end)
 {
-    snprintf(path, GWT_FILE_CAP, "%s/" PREFIX "%06" PRIu64 SUFFIX "%s", job->directory,
-             number, end);
+    name_in(path, job->directory, number, end);
 }
 
 static void partial_path(char path[GWT_FILE_CAP], const gwt_job *job)
@@ -50,21 +56,26 @@ static uint64_t number_of(const char *name)
 }
 
 /* The highest number below `below`, 0 if there is none. */
-static uint64_t newest(const gwt_job *job, uint64_t below)
+static uint64_t newest_in(const char *directory, uint64_t below)
 {
-    DIR *directory = opendir(job->directory);
+    DIR *stream = opendir(directory);
     struct dirent *entry;
     uint64_t best = 0;
 
-    if (directory == NULL)
+    if (stream == NULL)
         return 0;
-    while ((entry = readdir(directory)) != NULL) {
+    while ((entry = readdir(stream)) != NULL) {
         uint64_t number = number_of(entry->d_name);
         if (number < below && number > best)
             best = number;
     }
-    closedir(directory);
+    closedir(stream);
     return best;
+}
+
+static uint64_t newest(const gwt_job *job, uint64_t below)
+{
+    return newest_in(job->directory, below);
 }
 
 gw_status gwt_checkpoints_next(const gwt_job *job, char path[GWT_FILE_CAP],
@@ -202,4 +213,20 @@ gw_status gwt_checkpoints_find(gwt_job *job)
     return gw_fail(GW_ERR_SYSTEM,
                    "there is no checkpoint in %s; leave out --resume to begin",
                    job->directory);
+}
+
+gw_status gwt_checkpoints_newest(const char *directory, char path[GWT_FILE_CAP])
+{
+    uint64_t number = UINT64_MAX;
+    gwt_checkpoint_job job;
+    gwt_sections in;
+
+    while ((number = newest_in(directory, number)) != 0) {
+        name_in(path, directory, number, "");
+        if (gwt_checkpoint_open(&in, path, &job) == GW_OK) {
+            gwt_sections_close(&in);
+            return GW_OK;
+        }
+    }
+    return gw_fail(GW_ERR_SYSTEM, "there is no good checkpoint in %s", directory);
 }

@@ -14,6 +14,7 @@
 #include "checkpoint.h"
 #include "json.h"
 #include "shuffle.h"
+#include "weights.h"
 #include "worker.h"
 
 #include <errno.h>
@@ -87,6 +88,20 @@ static gw_status make_buffers(worker *w)
     return GW_OK;
 }
 
+/* The weights of --init, read by rank 0; gw_sync_start() hands out the parameters. */
+static gw_status take_weights(worker *w)
+{
+    const char *path = w->job->config.init;
+    size_t n;
+    float *stats = gwt_model_stats(w->model, &n);
+
+    if (path == NULL)
+        return GW_OK;
+    if (gw_comm_rank(w->comm) == 0)
+        GWT_TRY(gwt_weights_read(path, w->model));
+    return gw_broadcast(w->comm, stats, n * sizeof *stats, 0);
+}
+
 /* At the first step, or where a checkpoint ends. */
 static gw_status begin(worker *w)
 {
@@ -96,6 +111,7 @@ static gw_status begin(worker *w)
     if (w->job->config.resume) {
         GWT_TRY(gwt_checkpoint_load(w, &metrics_len));
     } else {
+        GWT_TRY(take_weights(w));
         GWT_TRY(gw_sync_start(w->sync, gwt_model_params(w->model)));
     }
     if (gw_comm_rank(w->comm) != 0)
@@ -381,6 +397,9 @@ static gw_status train(worker *w)
 {
     const gwt_job *job = w->job;
 
+    /* The average of models is not in a checkpoint, only what it is worth. */
+    if (w->average != NULL && w->so_far.steps > 0 && w->evaluated_at == w->so_far.steps)
+        GWT_TRY(evaluate(w));
     for (uint64_t t = w->so_far.steps; t < job->total_steps; t++) {
         double loss;
         if (!gwt_stop_enter(&job->shared->stop, t + 1)) {
@@ -424,6 +443,12 @@ static gw_status finish(worker *w)
 
 /* ---- summing up ---------------------------------------------------------------- */
 
+/* What the run has led to. */
+static const float *last_model(const worker *w)
+{
+    return w->average != NULL ? w->average : gwt_model_params(w->model);
+}
+
 static void fill_results(worker *w, double loss)
 {
     gwt_summary *s = &w->so_far;
@@ -446,7 +471,7 @@ static void fill_results(worker *w, double loss)
 /* The parameters, then what an evaluation takes for the statistics. Collective. */
 static gw_status hash_model(worker *w)
 {
-    const float *last = w->average != NULL ? w->average : gwt_model_params(w->model);
+    const float *last = last_model(w);
     size_t n;
     float *stats;
     gw_status st;
@@ -476,6 +501,28 @@ static gw_status sum_up(worker *w)
     return gwt_rundir_summary(w->job);
 }
 
+/* Writes the weights for --export, with the average of the workers' statistics. */
+static gw_status export_weights(worker *w)
+{
+    const char *path = w->job->config.export_to;
+    size_t n, count;
+    const gw_tensor *tensors = gwt_model_tensors(w->model, &count);
+    float *stats;
+    gw_status st;
+
+    if (path == NULL)
+        return GW_OK;
+    (void)gwt_model_stats(w->model, &n);
+    stats = gwt_calloc(n, sizeof *stats, "statistics");
+    if (stats == NULL)
+        return GW_ERR_NOMEM;
+    st = gwt_average_stats(w->comm, w->model, stats);
+    if (st == GW_OK && gw_comm_rank(w->comm) == 0)
+        st = gwt_weights_write(path, tensors, count, last_model(w), stats, n);
+    gwt_free(stats);
+    return st;
+}
+
 gw_status gwt_worker(gw_comm *comm, void *job)
 {
     worker w = {.job = job, .comm = comm};
@@ -491,6 +538,8 @@ gw_status gwt_worker(gw_comm *comm, void *job)
         st = finish(&w);
     if (st == GW_OK)
         st = sum_up(&w);
+    if (st == GW_OK)
+        st = export_weights(&w);
     tear_down(&w);
     return st;
 }

@@ -141,9 +141,24 @@ void gwt_rundir_leave(gwt_job *job)
     job->lock = 0;
 }
 
+/* A run of a day should not end with a wrong name for its weights. */
+static gw_status try_export(const gwt_job *job)
+{
+    gwt_newfile file;
+    gw_status st;
+
+    if (job->config.export_to == NULL)
+        return GW_OK;
+    st = gwt_newfile_open(&file, job->config.export_to, NULL);
+    gwt_newfile_abandon(&file);
+    return st;
+}
+
 gw_status gwt_rundir_make(gwt_job *job)
 {
     const char *out = job->config.out;
+
+    GWT_TRY(try_export(job));
 
     if (out == NULL && job->config.resume)
         return gw_fail(GW_ERR_ARG, "--resume needs --out, the run directory to go on "
