@@ -19,6 +19,7 @@ typedef struct gwc_command {
 
 extern const gwc_command gwc_command_train;
 extern const gwc_command gwc_command_list;
+extern const gwc_command gwc_command_data;
 extern const gwc_command gwc_command_bench;
 extern const gwc_command gwc_command_convex;
 extern const gwc_command gwc_command_report;

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # fuzz/fuzz_NAME.c defines LLVMFuzzerTestOneInput(). With GRADWIRE_FUZZ it becomes
-# a libFuzzer executable; otherwise a test that replays fuzz/corpus/NAME.
+# a libFuzzer executable; otherwise a test that replays fuzz/corpus/NAME. Those
+# called fuzz_train_NAME.c see the trainer in place of the inside of the library.
 file(GLOB fuzz_sources CONFIGURE_DEPENDS fuzz/fuzz_*.c)
 if(GRADWIRE_FUZZ AND NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
   message(FATAL_ERROR "GRADWIRE_FUZZ needs clang; this is ${CMAKE_C_COMPILER_ID}")
@@ -10,14 +11,25 @@ endif()
 foreach(source ${fuzz_sources})
   cmake_path(GET source STEM name)
   string(REGEX REPLACE "^fuzz_" "" corpus ${name})
+  set(label lib)
+  if(name MATCHES "^fuzz_train_")
+    if(NOT TARGET gradwire_train)
+      continue()
+    endif()
+    set(label train)
+  endif()
   if(GRADWIRE_FUZZ)
     gradwire_executable(${name} fuzz ${source})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   else()
     gradwire_executable(${name} fuzz ${source} ${PROJECT_SOURCE_DIR}/fuzz/replay.c)
     add_test(NAME ${name} COMMAND ${name} ${PROJECT_SOURCE_DIR}/fuzz/corpus/${corpus})
-    gradwire_test_properties(${name} lib)
+    gradwire_test_properties(${name} ${label})
   endif()
-  target_include_directories(${name} PRIVATE src)
+  if(label STREQUAL "train")
+    target_link_libraries(${name} PRIVATE gradwire_train)
+  else()
+    target_include_directories(${name} PRIVATE src)
+  endif()
   target_link_libraries(${name} PRIVATE gradwire_static)
 endforeach()

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "data.h"
 #include "idx.h"
+#include "md5.h"
 #include "shuffle.h"
 
 #include <setjmp.h>
@@ -247,6 +248,34 @@ static void notices_every_damage(void **state)
     assert_true(noticed >= (int)gz.len - 8);
 }
 
+/* The examples of RFC 1321, and the lengths around which padding changes. */
+static void digests_are_right(void **state)
+{
+    static const struct {
+        const char *text, *md5;
+    } known[] = {
+        {"", "d41d8cd98f00b204e9800998ecf8427e"},
+        {"abc", "900150983cd24fb0d6963f7d28e17f72"},
+        {"abcdefghijklmnopqrstuvwxyz", "c3fcd3d76192e4007dfb496cca67e13b"},
+        {"1234567890123456789012345678901234567890123456789012345678901234567890"
+         "1234567890",
+         "57edf4a22be3c955ac49da2e2107b67a"},
+        {"0000000000000000000000000000000000000000000000000000000",
+         "d7fe636bd28e2ee2ba4d6c5898318699"},
+        {"00000000000000000000000000000000000000000000000000000000",
+         "ce992c2ad906967c63c3f9ab0c2294a9"},
+        {"0000000000000000000000000000000000000000000000000000000000000000",
+         "10eab6008d5642cf42abd2aa41f847cb"},
+    };
+    char hex[GWT_MD5_CAP];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        gwt_md5((const uint8_t *)known[i].text, strlen(known[i].text), hex);
+        assert_string_equal(hex, known[i].md5);
+    }
+}
+
 /* ---- whole data sets --------------------------------------------------------------
  */
 
@@ -439,6 +468,7 @@ int main(void)
         cmocka_unit_test(refuses_wrong_sizes),
         cmocka_unit_test(refuses_every_truncation),
         cmocka_unit_test(notices_every_damage),
+        cmocka_unit_test(digests_are_right),
         cmocka_unit_test(loads_a_directory),
         cmocka_unit_test(names_are_checked),
         cmocka_unit_test(made_up_data_is_always_the_same),

@@ -19,22 +19,16 @@ static const char get_cifar[] =
     "'gradwire data get cifar10' says where to get it, or name its directory with "
     "--data-dir";
 
-static const gwt_place fashion = {"fashion-mnist", "train-images-idx3-ubyte", NULL,
-                                  "/usr/share/datasets/fashion-mnist"};
-static const gwt_place mnist = {"mnist", "train-images-idx3-ubyte", NULL, NULL};
-static const gwt_place cifar = {"cifar10", "data_batch_1.bin", "cifar-10-batches-bin",
-                                NULL};
-
 static gw_status locate_fashion(const char *rest, const char *data_dir, char *path)
 {
     (void)rest;
-    return gwt_data_search(&fashion, data_dir, get_fashion, path);
+    return gwt_data_search(&gwt_place_fashion, data_dir, get_fashion, path);
 }
 
 static gw_status locate_mnist(const char *rest, const char *data_dir, char *path)
 {
     (void)rest;
-    return gwt_data_search(&mnist, data_dir, get_mnist, path);
+    return gwt_data_search(&gwt_place_mnist, data_dir, get_mnist, path);
 }
 
 /* A directory that was named. */
@@ -51,7 +45,7 @@ static gw_status locate_cifar(const char *rest, const char *data_dir, char *path
 {
     if (rest != NULL)
         return take("cifar10", rest, path);
-    return gwt_data_search(&cifar, data_dir, get_cifar, path);
+    return gwt_data_search(&gwt_place_cifar10, data_dir, get_cifar, path);
 }
 
 static gw_status locate_idx(const char *rest, const char *data_dir, char *path)

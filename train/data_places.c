@@ -9,6 +9,33 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+const gwt_place gwt_place_fashion = {
+    .name = "fashion-mnist",
+    .mark = "train-images-idx3-ubyte",
+    .system = "/usr/share/datasets/fashion-mnist",
+};
+
+const gwt_place gwt_place_mnist = {
+    .name = "mnist",
+    .mark = "train-images-idx3-ubyte",
+};
+
+const gwt_place gwt_place_cifar10 = {
+    .name = "cifar10",
+    .mark = "data_batch_1.bin",
+    .also = "cifar-10-batches-bin",
+};
+
+const gwt_place gwt_place_ptb = {
+    .name = "ptb",
+    .mark = "ptb.train.txt",
+};
+
+const gwt_place gwt_place_multi30k = {
+    .name = "multi30k",
+    .mark = "train.en",
+};
+
 /* Whether the directory holds the mark, gzipped or not. */
 static int has_mark(const gwt_place *place, const char *directory)
 {

