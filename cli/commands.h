@@ -7,6 +7,12 @@
 /* Exit codes. */
 enum { GWC_DONE = 0, GWC_FAILED = 1, GWC_USAGE = 2, GWC_STOPPED = 130 };
 
+/* Added to an exit code: the error has been printed, or is not for this rank to. */
+enum { GWC_SAID = 256 };
+
+/* Prints an error, as one line, whatever is in it. */
+void gwc_print_error(const char *message);
+
 /* One command = one file whose only external symbol is its gwc_command. */
 typedef struct gwc_command {
     const char *name, *summary;
@@ -15,6 +21,10 @@ typedef struct gwc_command {
      * exit code. With GWC_FAILED and GWC_USAGE gw_error_message() says why; the
      * caller prints it. */
     int (*run)(int argc, char **argv);
+
+    /* Whether several ranks of mpirun do it together. Otherwise rank 0 does it, and
+     * the others nothing. */
+    int by_ranks;
 } gwc_command;
 
 extern const gwc_command gwc_command_train;

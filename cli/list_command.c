@@ -31,6 +31,9 @@ typedef struct named {
 
 static const named transports[] = {
     {"local", "processes or threads of this machine over shared memory"},
+#ifdef GRADWIRE_HAVE_MPI
+    {"mpi", "ranks of mpirun, mpiexec or srun, on one or several machines"},
+#endif
     {"link", "around it with --link: behaves like a slower network"},
 };
 

@@ -4,6 +4,7 @@
  * command: write its file and add one line to the table. */
 #include "commands.h"
 #include "common.h"
+#include "launch.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -75,6 +76,15 @@ static int run_help(int argc, char **argv)
     return command != NULL ? command->run(1, arg) : unknown(argv[0]);
 }
 
+/* Under mpirun, what is not the work of all ranks is that of rank 0. */
+static int others_do_it(const gwc_command *command)
+{
+    gwc_launch launch = gwc_launch_look();
+
+    return launch.by != NULL && launch.rank != 0 &&
+           (command == NULL || !command->by_ranks);
+}
+
 static int run(int argc, char **argv)
 {
     const gwc_command *command;
@@ -92,11 +102,13 @@ static int run(int argc, char **argv)
         return GWC_DONE;
     }
     command = find(argv[1]);
+    if (others_do_it(command))
+        return GWC_DONE;
     return command != NULL ? command->run(argc - 2, argv + 2) : unknown(argv[1]);
 }
 
-/* One line, whatever the arguments and paths in it hold. */
-static void print_error(const char *message)
+/* Arguments and paths in it may hold anything. */
+void gwc_print_error(const char *message)
 {
     fputs("gradwire: ", stderr);
     for (; *message != '\0'; message++)
@@ -108,11 +120,13 @@ int main(int argc, char **argv)
 {
     int code = run(argc, argv);
 
-    if (fflush(stdout) != 0 && code == GWC_DONE) {
+    if (fflush(stdout) != 0 && (code & ~GWC_SAID) == GWC_DONE) {
         (void)gw_fail(GW_ERR_SYSTEM, "cannot write to standard output");
         code = GWC_FAILED;
     }
+    if (code & GWC_SAID)
+        return code & ~GWC_SAID;
     if (code == GWC_FAILED || code == GWC_USAGE)
-        print_error(gw_error_message());
+        gwc_print_error(gw_error_message());
     return code;
 }

@@ -3,7 +3,9 @@
  * train_command.c - "gradwire train": one run. */
 #define _GNU_SOURCE
 #include "commands.h"
+#include "agree.h"
 #include "flags.h"
+#include "launch.h"
 #include "progress.h"
 
 #include <inttypes.h>
@@ -52,7 +54,9 @@ static const gwc_flag flags[] = {
      GWC_COUNT, AT(run.seed), 0, 1e19},
 
     {.help = "How it is synchronised"},
-    {"workers", "N", "4", "how many train together", GWC_INT, AT(run.workers), 1, 1024},
+    {"workers", "N", NULL,
+     "how many train together [4]; under mpirun as many as\nit has started", GWC_INT,
+     AT(run.workers), 1, 1024},
     {"sync", "SPEC", "dense", "the method; 'gradwire list' shows them", GWC_TEXT,
      AT(run.sync), 0, 0},
     {"link", "RATE[,DELAY]", NULL,
@@ -62,8 +66,11 @@ static const gwc_flag flags[] = {
      "when a gradient holds NaN or infinity: stop the run,\nskip the step, or do not "
      "look",
      GWC_CHOICE, AT(run.nonfinite), 0, 0},
-    {"spawn", "processes|threads", "processes", "what workers are", GWC_CHOICE,
-     AT(run.spawn), 0, 0},
+    {"spawn", "processes|threads", NULL,
+     "what workers are [processes]; not under mpirun", GWC_CHOICE, AT(run.spawn), 0, 0},
+    {"collectives", "ours|native", "ours",
+     "who sums under mpirun; native: MPI, with bits of its own", GWC_CHOICE,
+     AT(run.native), 0, 0},
     {"timeout", "SECONDS", "60", "give up when a worker is silent for so long",
      GWC_REAL, AT(run.timeout), 0.1, 1e6},
     {"threads", "N", "1", "threads each worker computes with", GWC_INT, AT(run.threads),
@@ -122,14 +129,18 @@ static void print_help(void)
         "\n"
         "Trains a model on this machine with several workers that synchronise by\n"
         "--sync, and says what it cost. Defaults are in brackets. Ctrl-C ends the run\n"
-        "after the current step and still writes the summary.");
+        "after the current step and still writes the summary.\n"
+        "\n"
+        "Under mpirun, mpiexec or srun every rank is a worker, on any number of\n"
+        "machines; see docs/clusters.md.");
     gwc_flags_help(flags, COUNT(flags), stdout);
     puts("\n"
          "Examples\n"
          "  gradwire train\n"
          "  gradwire train --workers 8 --sync gtopk:0.001 --link 1gbit,50us\n"
          "  gradwire train --sync local:16+q:4 --epochs 10 --lr-schedule cosine\n"
-         "  gradwire train --data idx:my-digits --out runs/first --json");
+         "  gradwire train --data idx:my-digits --out runs/first --json\n"
+         "  mpirun -n 8 --host a:4,b:4 gradwire train --sync gtopk:0.001");
 }
 
 /* ---- Ctrl-C ------------------------------------------------------------- */
@@ -207,7 +218,9 @@ static void print_table(const gwt_config *c, const gwt_job *job)
     printf("data       %s\n", c->data);
     printf("sync       %s\n", s->sync);
     printf("workers    %d %s%s%s, %s\n", c->workers,
-           c->spawn == GW_SPAWN_THREADS ? "threads" : "processes",
+           c->comm != NULL                ? "MPI ranks"
+           : c->spawn == GW_SPAWN_THREADS ? "threads"
+                                          : "processes",
            c->link != NULL ? " on " : "", c->link != NULL ? c->link : "", gw_isa());
     printf("steps      %" PRIu64 " (%.4g epoch%s)", s->steps, s->epochs,
            s->epochs == 1.0 ? "" : "s");
@@ -251,21 +264,28 @@ static void show_start(const settings *set, const gwt_job *job)
         fprintf(stderr, "going on from %s, step %" PRIu64 "\n", resumed, step);
 }
 
+/* Rank 0 of several speaks for all. */
+static int speaks(const settings *set)
+{
+    return set->run.comm == NULL || gw_comm_rank(set->run.comm) == 0;
+}
+
 static int run_job(const settings *set, gwt_job *job)
 {
     gwc_display display = gwc_display_new();
     gwt_observer observer = gwc_display_observer(&display);
     gw_status st;
 
-    show_start(set, job);
+    if (speaks(set))
+        show_start(set, job);
     catch_signals(job);
     st = gwt_job_run(job, set->quiet ? NULL : &observer);
     running = NULL;
     if (st != GW_OK)
         return GWC_FAILED;
-    if (set->json)
+    if (speaks(set) && set->json)
         gwt_job_print(job, stdout);
-    else
+    else if (speaks(set))
         print_table(&set->run, job);
     return gwt_job_summary(job)->stopped ? GWC_STOPPED : GWC_DONE;
 }
@@ -277,7 +297,7 @@ static void hint_at_momentum(const settings *set)
     const char *sync = set->run.sync;
     int sparse = strstr(sync, "topk") != NULL || strstr(sync, "drop") != NULL;
 
-    if (set->quiet || !sparse || set->run.momentum == 0 ||
+    if (set->quiet || !speaks(set) || !sparse || set->run.momentum == 0 ||
         strcmp(set->run.optimizer, "sgd") != 0)
         return;
     fprintf(
@@ -287,32 +307,106 @@ static void hint_at_momentum(const settings *set)
         set->run.momentum, sync);
 }
 
+/* What is not given means something else under mpirun. */
+enum { NOT_GIVEN = -1 };
+
+static gw_status fit_to_machine(settings *set)
+{
+    if (set->run.workers == NOT_GIVEN)
+        set->run.workers = 4;
+    if (set->run.spawn == NOT_GIVEN)
+        set->run.spawn = GW_SPAWN_PROCESSES;
+    if (set->run.native)
+        return gw_fail(GW_ERR_ARG, "--collectives native are MPI's; start with mpirun");
+    return GW_OK;
+}
+
+static gw_status fit_to_ranks(settings *set, gw_comm *comm, const gwc_launch *launch)
+{
+    int size = gw_comm_workers(comm);
+
+    set->run.comm = comm;
+    if (set->run.workers != NOT_GIVEN && set->run.workers != size)
+        return gw_fail(GW_ERR_ARG,
+                       "--workers %d, but %s has started %d; leave --workers out, or "
+                       "start as many",
+                       set->run.workers, launch->by, size);
+    set->run.workers = size;
+    if (set->run.spawn != NOT_GIVEN)
+        return gw_fail(GW_ERR_ARG,
+                       "--spawn does not go with %s, which has started the "
+                       "workers already",
+                       launch->by);
+    set->run.spawn = GW_SPAWN_PROCESSES;
+    return GW_OK;
+}
+
+static int train_here(settings *set)
+{
+    gwt_job *job;
+    int code;
+    gw_status st = fit_to_machine(set);
+
+    if (st == GW_OK)
+        st = gwt_job_new(&job, &set->run);
+    if (st != GW_OK)
+        return code_of(st);
+    hint_at_momentum(set);
+    code = run_job(set, job);
+    gwt_job_free(job);
+    return code;
+}
+
+/* st is what this rank's flags are worth: a rank that cannot read its own joins the
+ * others nevertheless, to tell them. */
+static int train_as_rank(settings *set, gw_status st, const gwc_launch *launch)
+{
+    gwt_job *job;
+    gw_comm *comm;
+    int code;
+
+    gwc_launch_guard(launch);
+    gw_status joined =
+        gwc_launch_join(&comm, launch, st == GW_OK ? set->run.timeout : 0,
+                        st == GW_OK && set->run.native);
+    if (joined != GW_OK)
+        return gwc_launch_alone(launch, code_of(joined));
+    if (st == GW_OK)
+        st = fit_to_ranks(set, comm, launch);
+    st = gwt_agree(comm, st);
+    if (st == GW_OK)
+        st = gwt_job_new(&job, &set->run);
+    if (st != GW_OK)
+        return gwc_launch_end(comm, code_of(st), 1);
+    hint_at_momentum(set);
+    code = run_job(set, job);
+    gwt_job_free(job);
+    return gwc_launch_end(comm, code, 0);
+}
+
 static int run_train(int argc, char **argv)
 {
+    gwc_launch launch = gwc_launch_look();
     settings set;
-    gwt_job *job;
-    int help, code;
+    int help;
     gw_status st;
 
     memset(&set, 0, sizeof set);
+    set.run.workers = set.run.spawn = NOT_GIVEN;
     st = gwc_flags_read(flags, COUNT(flags), "train", argc, argv, &set, &help);
-    if (st != GW_OK)
-        return GWC_USAGE;
-    if (help) {
-        print_help();
+    if (st == GW_OK && help) {
+        if (launch.by == NULL || launch.rank == 0)
+            print_help();
         return GWC_DONE;
     }
-    st = gwt_job_new(&job, &set.run);
-    if (st != GW_OK)
-        return code_of(st);
-    hint_at_momentum(&set);
-    code = run_job(&set, job);
-    gwt_job_free(job);
-    return code;
+    if (launch.by != NULL)
+        return train_as_rank(&set, st, &launch);
+    return st == GW_OK ? train_here(&set) : GWC_USAGE;
 }
 
 const gwc_command gwc_command_train = {
     .name = "train",
     .summary = "train a model with several workers and say what it cost",
     .run = run_train,
+    .by_ranks = 1,
 };

@@ -3,6 +3,7 @@
  * job.c - a run as its parent process sees it. Everything that can be checked is
  * checked here, before a worker starts. Nothing here computes: see compute.h. */
 #define _GNU_SOURCE
+#include "agree.h"
 #include "augment.h"
 #include "job.h"
 #include "shuffle.h"
@@ -127,7 +128,8 @@ static gw_status make_shared(gwt_job *job)
     return GW_OK;
 }
 
-static gw_status prepare(gwt_job *job)
+/* All that this process can do by itself. */
+static gw_status prepare_own(gwt_job *job)
 {
     GWT_TRY(check_config(job));
     GWT_TRY(gwt_data_load(&job->data, job->config.data, job->config.data_dir));
@@ -135,8 +137,22 @@ static gw_status prepare(gwt_job *job)
     GWT_TRY(choose_augment(job));
     GWT_TRY(gwt_model_check(job->model, job->data.shape, job->data.classes));
     GWT_TRY(plan_steps(job));
-    GWT_TRY(make_shared(job));
-    return gwt_rundir_make(job);
+    return make_shared(job);
+}
+
+static gw_status prepare(gwt_job *job)
+{
+    gw_comm *comm = job->config.comm;
+    gw_status st = prepare_own(job);
+
+    if (comm == NULL)
+        return st == GW_OK ? gwt_rundir_make(job) : st;
+    GWT_TRY(gwt_agree(comm, st));
+    GWT_TRY(gwt_agree_settings(job));
+    GWT_TRY(gwt_agree_link(job));
+    /* The directory and all files in it are worker 0's. */
+    st = gw_comm_rank(comm) == 0 ? gwt_rundir_make(job) : GW_OK;
+    return gwt_agree(comm, st);
 }
 
 gw_status gwt_job_new(gwt_job **out, const gwt_config *config)
@@ -169,6 +185,18 @@ void gwt_job_free(gwt_job *job)
     gwt_free(job);
 }
 
+/* As one worker of a comm that is there already. */
+static gw_status run_over(gwt_job *job, gw_comm *comm)
+{
+    gw_status st = GW_OK;
+
+    if (job->config.link != NULL)
+        st = gw_comm_link(comm, job->config.link);
+    if (st == GW_OK)
+        st = gwt_worker(comm, job);
+    return st == GW_OK ? GW_OK : gw_comm_fail(comm, st);
+}
+
 gw_status gwt_job_run(gwt_job *job, const gwt_observer *observer)
 {
     gw_local_options opt = {
@@ -180,6 +208,8 @@ gw_status gwt_job_run(gwt_job *job, const gwt_observer *observer)
     };
 
     job->observer = observer;
+    if (job->config.comm != NULL)
+        return run_over(job, job->config.comm);
     return gw_local_run(&opt, gwt_worker, job);
 }
 

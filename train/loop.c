@@ -38,6 +38,8 @@ static void leave_signals(const gwt_config *config)
 {
     sigset_t set;
 
+    if (config->comm != NULL)
+        return; /* this is the process that was started */
     if (config->spawn == GW_SPAWN_PROCESSES) {
         signal(SIGTERM, SIG_IGN);
         return;
@@ -386,12 +388,25 @@ static int evaluation_due(const gwt_job *job, uint64_t done)
     return every != 0 && done % every == 0;
 }
 
+/* Whether step t = 1, 2, ... is to be made. */
+static gw_status may_enter(worker *w, uint64_t t, int *go)
+{
+    gwt_stop *stop = &w->job->shared->stop;
+
+    if (w->job->config.comm != NULL)
+        return gwt_pact_enter(&w->pact, w->comm, stop, t, go);
+    *go = gwt_stop_enter(stop, t);
+    return GW_OK;
+}
+
 static gw_status save(worker *w)
 {
     GWT_TRY(gwt_checkpoint_save(w));
     w->saved_at = w->so_far.steps;
     return GW_OK;
 }
+
+static gw_status sum_up(worker *w);
 
 static gw_status train(worker *w)
 {
@@ -402,7 +417,9 @@ static gw_status train(worker *w)
         GWT_TRY(evaluate(w));
     for (uint64_t t = w->so_far.steps; t < job->total_steps; t++) {
         double loss;
-        if (!gwt_stop_enter(&job->shared->stop, t + 1)) {
+        int go;
+        GWT_TRY(may_enter(w, t + 1, &go));
+        if (!go) {
             w->so_far.stopped = 1;
             break;
         }
@@ -414,6 +431,10 @@ static gw_status train(worker *w)
         if (job->checkpoint_every != 0 && (t + 1) % job->checkpoint_every == 0)
             GWT_TRY(save(w));
     }
+    /* What started the ranks may not wait for the evaluation: mpirun kills a second
+     * after it asked. */
+    if (w->so_far.stopped && job->config.comm != NULL && w->average == NULL)
+        GWT_TRY(sum_up(w));
     /* Before the last word: a run that goes on from here has not said it. */
     if (job->checkpoint_every != 0 && w->saved_at != w->so_far.steps)
         GWT_TRY(save(w));
@@ -494,8 +515,12 @@ static gw_status sum_up(worker *w)
     w->so_far.wall_s = gwt_now() - w->began;
     GWT_TRY(gather_mean(w, &w->epoch, &loss));
     GWT_TRY(hash_model(w));
-    if (gw_comm_rank(w->comm) != 0)
+    if (gw_comm_rank(w->comm) != 0) {
+        /* A process of its own has to know, too. */
+        if (w->job->config.comm != NULL)
+            w->job->shared->summary.stopped = w->so_far.stopped;
         return GW_OK;
+    }
     fill_results(w, loss);
     w->job->shared->summary = w->so_far;
     return gwt_rundir_summary(w->job);

@@ -10,6 +10,11 @@ void gwt_stop_request(gwt_stop *stop)
     atomic_fetch_or(&stop->word, STOP_BIT);
 }
 
+int gwt_stop_requested(const gwt_stop *stop)
+{
+    return (atomic_load(&stop->word) & STOP_BIT) != 0;
+}
+
 int gwt_stop_enter(gwt_stop *stop, uint64_t t)
 {
     uint64_t seen = atomic_load(&stop->word);

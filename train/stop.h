@@ -19,6 +19,9 @@ typedef struct gwt_stop {
 /* Asks for the stop. Safe in signal handlers. */
 void gwt_stop_request(gwt_stop *stop);
 
+/* Whether it was asked for. */
+int gwt_stop_requested(const gwt_stop *stop);
+
 /* Whether this worker may enter step t = 1, 2, ...; if not, it is to end, and so
  * will all others before the same step. */
 int gwt_stop_enter(gwt_stop *stop, uint64_t t);

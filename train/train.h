@@ -43,6 +43,9 @@ typedef struct gwt_config {
     const char *init;             /* weights to begin with, safetensors; NULL: seed */
     const char *export_to;        /* where the trained weights go; NULL: nowhere */
     int workers, spawn /* gw_spawn */, threads;
+    gw_comm *comm; /* this process is one worker of it, and `workers` is their number;
+                      NULL: gwt_job_run() starts the workers */
+    int native;    /* comm sums by its transport's own means */
     double timeout;
     uint64_t epochs;
     uint64_t steps; /* in place of epochs, if not 0 */
@@ -105,12 +108,15 @@ typedef struct gwt_job gwt_job;
 
 /* Prepares a run. Nothing is started, but the data is in memory and the run
  * directory is there and can be written. On success the caller releases *out with
- * gwt_job_free(). GW_ERR_ARG and GW_ERR_SPEC mean that a setting is wrong. */
+ * gwt_job_free(). GW_ERR_ARG and GW_ERR_SPEC mean that a setting is wrong. With
+ * config->comm all its workers call it together, and what they bring is compared: it
+ * succeeds on all, or fails on all with the same message (unless comm itself fails). */
 gw_status gwt_job_new(gwt_job **out, const gwt_config *config);
 void gwt_job_free(gwt_job *job);
 
 /* Runs it, once. observer may be NULL. GW_OK if it came to its end, also when
- * that was a stop; otherwise what gw_local_run() says. */
+ * that was a stop; otherwise what gw_local_run() says, or, with config->comm, this
+ * worker's failure, of which the others have been told. */
 gw_status gwt_job_run(gwt_job *job, const gwt_observer *observer);
 
 /* Asks a run to stop: all workers end after the same step, at most one or two from

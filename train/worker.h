@@ -6,6 +6,7 @@
 #define GWT_WORKER_H
 
 #include "job.h"
+#include "pact.h"
 
 /* A mean that is being gathered. */
 typedef struct gwt_mean {
@@ -33,6 +34,7 @@ typedef struct gwt_life {
     uint64_t evaluated_at;  /* step of the last evaluation, 0: none */
     double lr;              /* of the last step */
     gwt_mean logged, epoch; /* losses since the last record, in this epoch */
+    gwt_pact pact;          /* where workers have no common memory */
     double began, mark;     /* when the run and the current interval began */
     uint64_t mark_step;
     uint64_t saved_at; /* step of the last checkpoint, UINT64_MAX: none */

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * launch_mpi.c - joining the other ranks and parting from them, over MPI. */
+#define _GNU_SOURCE
+#include "commands.h"
+#include "gradwire_mpi.h"
+#include "launch.h"
+
+#include <stdio.h>
+#include <time.h>
+
+static gw_status check_world(const gwc_launch *l)
+{
+    int size;
+
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (l->size == 0 || l->size == size)
+        return GW_OK;
+    if (size == 1)
+        return gw_fail(
+            GW_ERR_SYSTEM, "%s has started %d ranks, but MPI sees only this one: %s",
+            l->by, l->size,
+            l->by[0] == 's' ? "use srun --mpi=pmix or --mpi=pmi2 ('srun --mpi=list' "
+                              "shows them), or mpirun in the allocation"
+                            : "the launcher belongs to another MPI than this build");
+    return gw_fail(GW_ERR_SYSTEM, "%s has started %d ranks, but MPI sees %d", l->by,
+                   l->size, size);
+}
+
+gw_status gwc_launch_join(gw_comm **out, const gwc_launch *launch, double timeout,
+                          int native)
+{
+    gw_mpi_options opt = {
+        .struct_size = sizeof opt, .timeout_seconds = timeout, .native = native};
+    int provided;
+    gw_status st;
+
+    *out = NULL;
+    /* Failures before this point are MPI's to report, and it ends the process. */
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
+    st = check_world(launch);
+    if (st == GW_OK)
+        st = gw_mpi_comm_new(out, MPI_COMM_WORLD, &opt);
+    if (st != GW_OK)
+        MPI_Finalize();
+    return st;
+}
+
+/* Rank 0 speaks for all if it knows what happened, and then all end. The others give
+ * it time to, later ones more, so that not all speak at once if it does not. */
+static void wait_for_rank_0(int rank)
+{
+    double seconds = rank == 0 ? 0 : 1.0 + 0.2 * (rank < 10 ? rank : 10);
+    struct timespec t = {.tv_sec = (time_t)seconds,
+                         .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds))};
+
+    nanosleep(&t, NULL);
+}
+
+static int tear_down(gw_comm *comm, int code, const char *why)
+{
+    wait_for_rank_0(gw_comm_rank(comm));
+    gwc_print_error(why);
+    fflush(NULL);
+    MPI_Abort(MPI_COMM_WORLD, code);
+    return code | GWC_SAID;
+}
+
+int gwc_launch_end(gw_comm *comm, int code, int agreed)
+{
+    int failed = code == GWC_FAILED || code == GWC_USAGE, rank = gw_comm_rank(comm);
+    char why[512];
+
+    snprintf(why, sizeof why, "%s", gw_error_message());
+    if (failed && (!agreed || gw_barrier(comm) != GW_OK))
+        return tear_down(comm, code, why);
+    if (failed && rank == 0)
+        gwc_print_error(why);
+    gw_comm_free(comm);
+    MPI_Finalize();
+    return code | GWC_SAID;
+}
