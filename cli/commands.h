@@ -4,6 +4,8 @@
 #ifndef GWC_COMMANDS_H
 #define GWC_COMMANDS_H
 
+#include "gradwire.h"
+
 /* Exit codes. */
 enum { GWC_DONE = 0, GWC_FAILED = 1, GWC_USAGE = 2, GWC_STOPPED = 130 };
 
@@ -34,5 +36,10 @@ extern const gwc_command gwc_command_bench;
 extern const gwc_command gwc_command_convex;
 extern const gwc_command gwc_command_report;
 extern const gwc_command gwc_command_weights;
+extern const gwc_command gwc_command_compare;
+
+/* Whether 'gradwire train' would take these arguments: reads no data and makes no
+ * directory. GW_ERR_ARG, GW_ERR_SPEC. */
+gw_status gwc_train_check(int argc, char **argv);
 
 #endif

@@ -3,6 +3,7 @@
  * list_command.c - "gradwire list": what can be named, and what is there. */
 #include "commands.h"
 #include "flags.h"
+#include "report_page.h"
 
 #include "compute.h"
 #include "data.h"
@@ -144,8 +145,10 @@ static void print_text(const settings *set)
         if (strcmp(sections[i].key, "models") == 0)
             print_data(set->data_dir);
     }
-    printf("This machine\n  %-14s %s\n  %-14s %s\n  %-14s %s\n", "vector units",
-           gw_isa(), "computing with", gwt_compute_name(), "version", gw_version());
+    printf("This machine\n  %-14s %s\n  %-14s %s\n  %-14s %s\n  %-14s %s\n",
+           "vector units", gw_isa(), "computing with", gwt_compute_name(),
+           "report page", gwc_page_there() == GW_OK ? "yes" : "no: built without npm",
+           "version", gw_version());
 }
 
 static void json_data(gwt_json *j, const char *data_dir)
@@ -195,6 +198,7 @@ static void print_json(const settings *set)
     json_data(&j, set->data_dir);
     gwt_json_text(&j, "isa", gw_isa());
     gwt_json_text(&j, "compute", gwt_compute_name());
+    gwt_json_bool(&j, "report", gwc_page_there() == GW_OK);
     gwt_json_text(&j, "version", gw_version());
     gwt_json_close(&j, '}');
     putchar('\n');

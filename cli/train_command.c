@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "commands.h"
 #include "agree.h"
+#include "common.h"
 #include "flags.h"
 #include "launch.h"
 #include "progress.h"
@@ -402,6 +403,17 @@ static int run_train(int argc, char **argv)
     if (launch.by != NULL)
         return train_as_rank(&set, st, &launch);
     return st == GW_OK ? train_here(&set) : GWC_USAGE;
+}
+
+gw_status gwc_train_check(int argc, char **argv)
+{
+    settings set;
+    int help;
+
+    memset(&set, 0, sizeof set);
+    set.run.workers = set.run.spawn = NOT_GIVEN;
+    GWT_TRY(gwc_flags_read(flags, COUNT(flags), "train", argc, argv, &set, &help));
+    return gwt_config_check(&set.run);
 }
 
 const gwc_command gwc_command_train = {

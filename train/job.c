@@ -46,6 +46,19 @@ static gw_status check_config(gwt_job *job)
     return gwt_schedule_parse(&job->schedule, c->schedule, c->warmup);
 }
 
+gw_status gwt_config_check(const gwt_config *config)
+{
+    gwt_job *job = gwt_calloc(1, sizeof *job, "a run");
+    gw_status st;
+
+    if (job == NULL)
+        return GW_ERR_NOMEM;
+    job->config = *config;
+    st = check_config(job);
+    gwt_free(job);
+    return st;
+}
+
 /* "500" steps or "2epochs". */
 static gw_status plan_checkpoints(gwt_job *job)
 {

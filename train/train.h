@@ -106,6 +106,10 @@ typedef struct gwt_observer {
 
 typedef struct gwt_job gwt_job;
 
+/* Whether the settings name things that are there: model, data set, method, link,
+ * optimizer, schedules. Reads no file. GW_ERR_ARG, GW_ERR_SPEC, GW_ERR_NOMEM. */
+gw_status gwt_config_check(const gwt_config *config);
+
 /* Prepares a run. Nothing is started, but the data is in memory and the run
  * directory is there and can be written. On success the caller releases *out with
  * gwt_job_free(). GW_ERR_ARG and GW_ERR_SPEC mean that a setting is wrong. With

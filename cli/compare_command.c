@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * compare_command.c - "gradwire compare": one job, several methods, a table and a
+ * page. */
+#define _GNU_SOURCE
+#include "commands.h"
+#include "common.h"
+#include "compare.h"
+#include "flags.h"
+#include "report_page.h"
+#include "runs_list.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+
+enum { ARGS_MAX = 128, FILE_CAP = GWC_PATH_CAP + 32 };
+
+typedef struct settings {
+    const char *sync, *link, *workers, *out;
+    double target;
+    int json;
+} settings;
+
+#define AT(field) offsetof(settings, field)
+
+/* What sparse methods send late acts like momentum, so they take a larger rate and
+ * none of it. */
+#define ALL_METHODS                                                                    \
+    "dense gtopk:0.01@lr=0.4 drop:0.99@lr=0.4 qsgd:4 local:8 pqasgd:8,4 a2sgd@lr=0.1 " \
+    "none@lr=0.1"
+
+static const gwc_flag flags[] = {
+    {"sync", "SPECS", ALL_METHODS,
+     "methods, parted by spaces; '@' adds settings of\ntrain for one of them", GWC_TEXT,
+     AT(sync), 0, 0},
+    {"link", "LINKS", "none", "networks, parted by spaces: '1gbit,50us 100mbit none'",
+     GWC_TEXT, AT(link), 0, 0},
+    {"workers", "NUMBERS", "4", "how many train together: '4 8'", GWC_TEXT, AT(workers),
+     0, 0},
+    {"target", "ACCURACY", "0",
+     "also say when each reached it, in 0..1; the first\nis the best", GWC_REAL,
+     AT(target), 0, 1},
+    {"out", "DIR", "runs/compare",
+     "directory for the runs and report.html; runs that\nhave ended there are not run "
+     "again",
+     GWC_TEXT, AT(out), 0, 0},
+    {"json", NULL, NULL, "print each row as a line of JSON", GWC_SWITCH, AT(json), 0,
+     0},
+};
+
+static void print_help(void)
+{
+    puts("Usage: gradwire compare [FLAGS] [FLAGS OF TRAIN]\n"
+         "\n"
+         "Trains the same job with several methods, on several networks and with "
+         "several\n"
+         "numbers of workers, one after another, and says which pays here: a table, "
+         "and\n"
+         "a page with all curves. All other flags are those of 'gradwire train' and "
+         "hold\n"
+         "for every run; --lr 0.2 --momentum 0 if not given. A run that fails becomes "
+         "a\n"
+         "row that says why. After Ctrl-C the same command goes on where it was.\n"
+         "\n"
+         "Flags");
+    gwc_flags_help(flags, COUNT(flags), stdout);
+    puts("\n"
+         "Examples\n"
+         "  gradwire compare --link '1gbit,50us 100mbit,100us' --epochs 1\n"
+         "  gradwire compare --sync 'dense gtopk:0.01@lr=0.4' --target 0.85\n"
+         "  gradwire compare --sync 'dense local:8' --workers '4 8' --out runs/local");
+}
+
+/* ---- arguments ------------------------------------------------------------------- */
+
+static int is_own(const char *arg)
+{
+    size_t len = strcspn(arg + 2, "=");
+
+    for (size_t i = 0; i < COUNT(flags); i++)
+        if (strlen(flags[i].name) == len && strncmp(flags[i].name, arg + 2, len) == 0)
+            return 1;
+    return strcmp(arg, "--help") == 0;
+}
+
+static int is_switch(const char *arg)
+{
+    return strcmp(arg, "--json") == 0 || strcmp(arg, "--help") == 0;
+}
+
+/* Parts this command's flags from those for 'gradwire train'. */
+static void part(int argc, char **argv, char **own, int *own_count, char **rest,
+                 int *rest_count)
+{
+    for (int i = 0; i < argc; i++) {
+        int mine = strcmp(argv[i], "-h") == 0 ||
+                   (strncmp(argv[i], "--", 2) == 0 && is_own(argv[i]));
+        if (!mine) {
+            rest[(*rest_count)++] = argv[i];
+            continue;
+        }
+        own[(*own_count)++] = argv[i];
+        if (strchr(argv[i], '=') == NULL && !is_switch(argv[i]) && i + 1 < argc)
+            own[(*own_count)++] = argv[++i];
+    }
+}
+
+static int names(char **args, int count, const char *flag)
+{
+    size_t len = strlen(flag);
+
+    for (int i = 0; i < count; i++)
+        if (strncmp(args[i], flag, len) == 0 &&
+            (args[i][len] == '\0' || args[i][len] == '='))
+            return 1;
+    return 0;
+}
+
+/* Rates that suit most methods without momentum, unless something else was said. */
+static void add_defaults(char **rest, int *count)
+{
+    static char lr[] = "--lr=0.2", momentum[] = "--momentum=0";
+    int given = *count;
+
+    if (names(rest, given, "--optimizer"))
+        return;
+    if (!names(rest, given, "--lr"))
+        rest[(*count)++] = lr;
+    if (!names(rest, given, "--momentum"))
+        rest[(*count)++] = momentum;
+}
+
+/* ---- running --------------------------------------------------------------------- */
+
+/* "[3/16] gtopk:0.01 on 1gbit, 4 workers, about 2 min left". */
+static void headline(const gwc_compare *c, size_t i, double spent, size_t ran,
+                     char *text, size_t cap)
+{
+    const gwc_case *one = &c->cases[i];
+    int len = snprintf(text, cap, "[%zu/%zu] %s on %s, %s workers", i + 1, c->count,
+                       one->sync, one->link != NULL ? one->link : "this machine",
+                       one->workers);
+
+    if (ran > 0 && len > 0 && (size_t)len < cap) {
+        double left = spent / (double)ran * (double)(c->count - i);
+        snprintf(text + len, cap - (size_t)len,
+                 left < 90 ? ", about %.0f s left in all"
+                           : ", about %.0f min left in all",
+                 left < 90 ? left : left / 60);
+    }
+}
+
+static void tell(const gwc_case *one, const char *line, double seconds)
+{
+    fprintf(stderr, "%s: ", line);
+    if (one->state == GWC_CASE_THERE)
+        fputs("has been run\n", stderr);
+    else if (one->state == GWC_CASE_FAILED)
+        fprintf(stderr, "failed: %s\n", one->why);
+    else
+        fprintf(stderr, "done in %.1f s\n", seconds);
+}
+
+static gw_status run_all(gwc_compare *c)
+{
+    double spent = 0.0;
+    size_t ran = 0;
+
+    for (size_t i = 0; i < c->count; i++) {
+        gwc_case *one = &c->cases[i];
+        char line[512], bare[512];
+        double began = gwt_now();
+        if (one->state == GWC_CASE_WAITS) {
+            headline(c, i, spent, ran, line, sizeof line);
+            GWT_TRY(gwc_case_run(one, line));
+            spent += gwt_now() - began;
+            ran++;
+        }
+        headline(c, i, 0.0, 0, bare, sizeof bare);
+        tell(one, bare, gwt_now() - began);
+    }
+    return GW_OK;
+}
+
+/* All settings are compared before the first run, so that nothing is found out after
+ * hours. */
+static gw_status look_around(gwc_compare *c)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        int there;
+        GWT_TRY(gwc_case_there(&c->cases[i], &there));
+        if (there)
+            c->cases[i].state = GWC_CASE_THERE;
+    }
+    return GW_OK;
+}
+
+/* The page of all runs there are. */
+static void make_page(const gwc_compare *c)
+{
+    gwc_run_list list = {0};
+    char path[FILE_CAP], *directory[GWC_CASES_MAX];
+    size_t count = 0;
+    gw_status st;
+
+    for (size_t i = 0; i < c->count; i++)
+        if (c->cases[i].state == GWC_CASE_THERE || c->cases[i].state == GWC_CASE_RUN)
+            directory[count++] = c->cases[i].directory;
+    if (count == 0)
+        return;
+    snprintf(path, sizeof path, "%s/report.html", c->out);
+    st = gwc_page_there();
+    if (st == GW_OK)
+        st = gwc_run_list_read(&list, directory, count);
+    if (st == GW_OK) {
+        gwc_page page = {"gradwire compare", list.run, list.count,
+                         (const char *const *)list.note, list.notes};
+        st = gwc_page_write(&page, path);
+    }
+    gwc_run_list_free(&list);
+    if (st == GW_OK)
+        fprintf(stderr, "page: %s\n", path);
+    else
+        fprintf(stderr, "no page: %s\n", gw_error_message());
+}
+
+static int show(const gwc_compare *c, gw_status st, int json)
+{
+    size_t missing = gwc_table_print(c, stdout, json);
+
+    fflush(stdout);
+    make_page(c);
+    if (st == GW_ERR_STOPPED) {
+        fputs("stopped; the same command goes on with what is missing\n", stderr);
+        return GWC_STOPPED;
+    }
+    if (missing == 0)
+        return GWC_DONE;
+    (void)gw_fail(GW_ERR_SYSTEM, "%zu of %zu runs failed", missing, c->count);
+    return GWC_FAILED;
+}
+
+static int code_of(gw_status st)
+{
+    return st == GW_ERR_ARG || st == GW_ERR_SPEC ? GWC_USAGE : GWC_FAILED;
+}
+
+static int compare(const settings *set, char **rest, int rest_count)
+{
+    gwc_compare c = {.sync = set->sync,
+                     .link = set->link,
+                     .workers = set->workers,
+                     .out = set->out,
+                     .target = set->target > 0.0 ? set->target : (double)NAN,
+                     .rest = rest,
+                     .rest_count = rest_count};
+    gw_status st = gwc_cases_make(&c);
+    int code;
+
+    if (st == GW_OK)
+        st = look_around(&c);
+    if (st == GW_OK)
+        st = run_all(&c);
+    code = st == GW_OK || st == GW_ERR_STOPPED ? show(&c, st, set->json) : code_of(st);
+    gwc_cases_free(&c);
+    return code;
+}
+
+static int run_compare(int argc, char **argv)
+{
+    char *own[ARGS_MAX + 2], *rest[ARGS_MAX + 2];
+    int own_count = 0, rest_count = 0, help;
+    settings set = {0};
+
+    if (argc > ARGS_MAX) {
+        (void)gw_fail(GW_ERR_ARG, "more than %d arguments", ARGS_MAX);
+        return GWC_USAGE;
+    }
+    part(argc, argv, own, &own_count, rest, &rest_count);
+    if (gwc_flags_read(flags, COUNT(flags), "compare", own_count, own, &set, &help) !=
+        GW_OK)
+        return GWC_USAGE;
+    if (help) {
+        print_help();
+        return GWC_DONE;
+    }
+    add_defaults(rest, &rest_count);
+    return compare(&set, rest, rest_count);
+}
+
+const gwc_command gwc_command_compare = {
+    .name = "compare",
+    .summary = "the same job for several methods: which pays here?",
+    .run = run_compare,
+};

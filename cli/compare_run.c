@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * compare_run.c - runs one case as a process of its own, so that whatever happens to
+ * it, the others go on. Beside the run lies a file with the arguments it was made
+ * with: a directory is only taken for a finished run of the same settings. */
+#define _GNU_SOURCE
+#include "commands.h"
+#include "common.h"
+#include "compare.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char arguments_file[] = "arguments";
+
+enum { FILE_CAP = GWC_PATH_CAP + 32, ERROR_CAP = 4096, ARGUMENTS_CAP = 65536 };
+
+/* How often the line on the terminal is drawn. */
+enum { DRAW_MS = 300 };
+
+/* ---- what was run -----------------------------------------------------------------
+ */
+
+/* The arguments, one per line. */
+static size_t arguments_text(const gwc_case *one, char *text, size_t cap)
+{
+    size_t len = 0;
+
+    for (int i = 0; i < one->args && len < cap; i++)
+        len += (size_t)snprintf(text + len, cap - len, "%s\n", one->arg[i]);
+    return len < cap ? len : cap;
+}
+
+static void file_path(char path[FILE_CAP], const gwc_case *one)
+{
+    snprintf(path, FILE_CAP, "%s/%s", one->directory, arguments_file);
+}
+
+static gw_status write_arguments(const gwc_case *one)
+{
+    char path[FILE_CAP], *text = gwt_calloc(ARGUMENTS_CAP, 1, "arguments");
+    FILE *file;
+
+    if (text == NULL)
+        return GW_ERR_NOMEM;
+    size_t len = arguments_text(one, text, ARGUMENTS_CAP);
+    file_path(path, one);
+    file = fopen(path, "w");
+    int good = file != NULL && fwrite(text, 1, len, file) == len;
+    good = (file == NULL || fclose(file) == 0) && good;
+    gwt_free(text);
+    if (!good)
+        return gw_fail(GW_ERR_SYSTEM, "cannot write %s: %s", path, strerror(errno));
+    return GW_OK;
+}
+
+/* Whether the file there holds the arguments of this case. */
+static int same_arguments(const gwc_case *one, char *text, char *there)
+{
+    char path[FILE_CAP];
+    size_t len = arguments_text(one, text, ARGUMENTS_CAP), found;
+    FILE *file;
+
+    file_path(path, one);
+    file = fopen(path, "r");
+    if (file == NULL)
+        return 0;
+    found = fread(there, 1, ARGUMENTS_CAP, file);
+    fclose(file);
+    return found == len && memcmp(text, there, len) == 0;
+}
+
+static gw_status check_arguments(const gwc_case *one)
+{
+    char *text = gwt_calloc(2, ARGUMENTS_CAP, "arguments");
+
+    if (text == NULL)
+        return GW_ERR_NOMEM;
+    int same = same_arguments(one, text, text + ARGUMENTS_CAP);
+    gwt_free(text);
+    if (same)
+        return GW_OK;
+    return gw_fail(
+        GW_ERR_ARG,
+        "%s holds a run with other settings; name another --out, or remove it",
+        one->directory);
+}
+
+gw_status gwc_case_there(gwc_case *one, int *there)
+{
+    struct stat st;
+    gwc_run run;
+
+    *there = 0;
+    if (stat(one->directory, &st) != 0)
+        return GW_OK;
+    if (gwc_run_read(&run, one->directory) == GW_OK)
+        *there = run.finished;
+    gwc_run_free(&run);
+    return *there ? check_arguments(one) : GW_OK;
+}
+
+/* ---- the process ------------------------------------------------------------------
+ */
+
+static volatile sig_atomic_t child, stopped;
+
+/* Asked once, the run ends after its step; asked again, at once. */
+static void on_signal(int number)
+{
+    (void)number;
+    if (child > 0)
+        kill((pid_t)child, SIGINT);
+    stopped = 1;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* In the child: 'gradwire train' with the arguments of the case. A group of its own
+ * makes one signal arrive once, from us; and it does not outlive us. */
+static void become_train(const gwc_case *one, int error_pipe)
+{
+    char self[] = "gradwire", command[] = "train", quiet[] = "--quiet";
+    char force[] = "--force", out[FILE_CAP];
+    char *argv[GWC_CASE_ARGS_MAX + 8] = {self, command};
+    int n = 2, null = open("/dev/null", O_RDWR);
+
+    for (int i = 0; i < one->args; i++)
+        argv[n++] = one->arg[i];
+    snprintf(out, sizeof out, "--out=%s", one->directory);
+    argv[n++] = out;
+    argv[n++] = quiet;
+    argv[n++] = force;
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+    dup2(error_pipe, STDERR_FILENO);
+    execv("/proc/self/exe", argv);
+    dprintf(STDERR_FILENO, "gradwire: cannot start a run: %s\n", strerror(errno));
+    _exit(GWC_FAILED);
+}
+
+/* What the child says on its standard error: the last line is kept. */
+typedef struct complaint {
+    char text[ERROR_CAP];
+    size_t len;
+} complaint;
+
+static void hear(complaint *c, int pipe)
+{
+    char bytes[512];
+    ssize_t n = read(pipe, bytes, sizeof bytes);
+
+    for (ssize_t i = 0; i < n; i++) {
+        if (c->len > 0 && c->text[c->len - 1] == '\n')
+            c->len = 0;
+        if (c->len + 1 < sizeof c->text)
+            c->text[c->len++] = bytes[i];
+    }
+    c->text[c->len] = '\0';
+}
+
+static void draw(const gwc_case *one, const char *headline, double since)
+{
+    gwc_run run;
+
+    if (!isatty(STDERR_FILENO))
+        return;
+    fprintf(stderr, "\r\033[K%s", headline);
+    if (gwc_run_read(&run, one->directory) == GW_OK && run.points > 0)
+        fprintf(stderr, ": step %.0f, loss %.4f", run.point[GWC_STEP][run.points - 1],
+                run.point[GWC_LOSS][run.points - 1]);
+    fprintf(stderr, " (%.0f s)", gwt_now() - since);
+    gwc_run_free(&run);
+    fflush(stderr);
+}
+
+/* Waits for the child, showing how the run stands. */
+static int attend(const gwc_case *one, const char *headline, int pipe, complaint *c)
+{
+    double since = gwt_now();
+    int status = 0;
+
+    for (;;) {
+        struct pollfd p = {.fd = pipe, .events = POLLIN};
+        int ready = poll(&p, 1, DRAW_MS);
+        if (ready > 0 && (p.revents & POLLIN))
+            hear(c, pipe);
+        else if (ready > 0)
+            break;
+        draw(one, headline, since);
+    }
+    while (waitpid((pid_t)child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    return status;
+}
+
+/* The child's last line without the command's name, or how it ended. */
+static void explain(gwc_case *one, int status, complaint *c)
+{
+    const char *why = c->text;
+
+    c->text[strcspn(c->text, "\n")] = '\0';
+    if (strncmp(why, "gradwire: ", 10) == 0)
+        why += 10;
+    if (WIFSIGNALED(status))
+        snprintf(one->why, sizeof one->why, "ended by signal %d", WTERMSIG(status));
+    else if (*why != '\0')
+        snprintf(one->why, sizeof one->why, "%.*s", GWC_NOTE_CAP - 1, why);
+    else
+        snprintf(one->why, sizeof one->why, "exit status %d", WEXITSTATUS(status));
+    one->state = GWC_CASE_FAILED;
+}
+
+static gw_status start(const gwc_case *one, int ends[2])
+{
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "cannot start a run: %s", strerror(errno));
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0)
+        become_train(one, ends[1]);
+    close(ends[1]);
+    if (pid > 0) {
+        child = pid;
+        return GW_OK;
+    }
+    close(ends[0]);
+    return gw_fail(GW_ERR_SYSTEM, "cannot start a run: %s", strerror(errno));
+}
+
+gw_status gwc_case_run(gwc_case *one, const char *headline)
+{
+    complaint c = {.len = 0};
+    int ends[2], status;
+
+    catch_signals();
+    if (stopped)
+        return gw_fail(GW_ERR_STOPPED, "stopped");
+    GWT_TRY(start(one, ends));
+    status = attend(one, headline, ends[0], &c);
+    child = 0;
+    close(ends[0]);
+    if (isatty(STDERR_FILENO))
+        fputs("\r\033[K", stderr);
+    if (stopped)
+        return gw_fail(GW_ERR_STOPPED, "stopped");
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        explain(one, status, &c);
+        return GW_OK;
+    }
+    one->state = GWC_CASE_RUN;
+    return write_arguments(one);
+}
