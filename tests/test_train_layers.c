@@ -81,6 +81,21 @@ static const row rows[] = {
     {.spec = {&gwt_layer_average, "average"}, .in = {3, 4, 5}},
     {.spec = {&gwt_layer_average, "average blocked"}, .in = {32, 3, 3}, .blocked = 1},
     {.spec = {&gwt_layer_flatten, "flatten"}, .in = {32, 3, 2}, .blocked = 1},
+    {.spec = {&gwt_layer_dense, "dense per token", .units = 7, .per_token = 1},
+     .in = {4, 1, 6}},
+    {.spec = {&gwt_layer_embedding, "embedding", .units = 6},
+     .in = {7, 1, 1},
+     .ids = 5},
+    {.spec = {&gwt_layer_embedding, "embedding, positions", .units = 6, .positions = 1},
+     .in = {7, 1, 1},
+     .ids = 5},
+    {.spec = {&gwt_layer_dropout, "dropout"}, .in = {3, 1, 7}},
+    {.spec = {&gwt_layer_lstm, "lstm", .units = 5}, .in = {7, 1, 6}},
+    {.spec = {&gwt_layer_lstm, "lstm, two steps", .units = 17}, .in = {2, 1, 3}},
+    {.spec = {&gwt_layer_norm, "norm"}, .in = {4, 1, 19}},
+    {.spec = {&gwt_layer_attention, "attention", .heads = 3}, .in = {6, 1, 12}},
+    {.spec = {&gwt_layer_attention, "attention, long", .heads = 1}, .in = {37, 1, 8}},
+    {.spec = {&gwt_layer_mlp, "mlp", .units = 16}, .in = {5, 1, 6}},
 };
 
 /* ---- a layer by itself -------------------------------------------------------------
@@ -94,7 +109,8 @@ typedef struct bed {
     float *x, *y, *dy, *dx, *factor;
 } bed;
 
-static const gwt_pass training = {.batch = BATCH, .training = 1, .seed = 7};
+static const gwt_pass training = {
+    .batch = BATCH, .training = 1, .seed = 7, .dropout = 0.25};
 
 static float *floats(size_t n)
 {

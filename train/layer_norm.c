@@ -4,7 +4,8 @@
  * that are learned (rows.h).
  *
  *     in, out  batch x T x N      weight, bias  1 x N
- */
+ *
+ * work, rows x ...: stat 2, then N for a derivative that nobody has asked for. */
 #include "layer.h"
 #include "rows.h"
 
@@ -18,7 +19,7 @@ static gw_status plan_norm(gwt_layer *layer)
     layer->params = 2;
     layer->tensor[0] = (gwt_param){"weight", 1, n, 0.0, 1.0};
     layer->tensor[1] = (gwt_param){"bias", 1, n, 0.0, 0.0};
-    layer->work_floats = 2 * layer->max_batch * layer->in.channels;
+    layer->work_floats = layer->max_batch * layer->in.channels * (2 + n);
     return GW_OK;
 }
 
@@ -39,9 +40,8 @@ static gw_status backward_norm(const gwt_layer *layer, const gwt_pass *pass,
     size_t n = layer->in.width;
 
     (void)out;
-    if (din == NULL)
-        return gw_fail(GW_ERR_ARG, "layer %s cannot be the first of a model",
-                       layer->spec->name);
+    if (din == NULL) /* of no use to anyone then, but it is computed all the same */
+        din = layer->work + 2 * layer->max_batch * layer->in.channels;
     gwt_norm_rows_back(din, layer->grad, layer->grad + n, dout, in, layer->param,
                        layer->work, NULL, n, pass->batch * layer->in.channels);
     return GW_OK;
