@@ -180,6 +180,65 @@ static void sections_are_there(void **state)
     gwt_sections_close(&in);
 }
 
+static void write_text(const char *name, int lines)
+{
+    char path[128];
+
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = 0; i < lines; i++)
+        fprintf(file, "the %s of %s is a %s\n", i % 3 ? "end" : "rest",
+                i % 5 ? "it" : "all", i % 2 ? "rest" : "end");
+    fclose(file);
+}
+
+/* Statistics, hidden states, dropout and clipping: nothing of a model is forgotten,
+ * in the middle of an epoch and where models differ. */
+static void every_kind_of_model_goes_on(void **state)
+{
+    static const char *const model[] = {"resnet20", "lstm:200", "resnet20"};
+    static const char *const sync[] = {"dense", "gtopk:0.1", "local:3"};
+    char data[128];
+
+    (void)state;
+    write_text("train.txt", 60);
+    write_text("valid.txt", 30);
+    write_text("test.txt", 30);
+    snprintf(data, sizeof data, "text:%s", directory);
+    for (size_t i = 0; i < 3; i++) {
+        gwt_config c = small();
+        c.model = model[i];
+        c.sync = sync[i];
+        c.workers = 2;
+        c.batch = 2;
+        c.sequence = 4;
+        c.steps = 7;
+        c.lr = 0.05;
+        c.force = 1;
+        if (i == 1) {
+            c.data = data;
+            c.dropout = 0.2;
+            c.clip = 0.25;
+        }
+        gwt_summary whole = run(&c);
+        c.steps = 4;
+        run(&c);
+        c.force = 0;
+        c.resume = 1;
+        c.steps = 7;
+        gwt_summary resumed = run(&c);
+        assert_true(whole.model_hash == resumed.model_hash);
+        assert_true(whole.test_loss == resumed.test_loss);
+        assert_true(whole.train_loss == resumed.train_loss);
+        if (i == 1)
+            assert_true(whole.perplexity == resumed.perplexity);
+        c.workers = 3;
+        c.steps = 9;
+        run(&c);
+    }
+}
+
 /* ---- damage ------------------------------------------------------------------------
  */
 
@@ -493,6 +552,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(kept_and_numbered),
         RUN(sections_are_there),
+        RUN(every_kind_of_model_goes_on),
         RUN(every_damage_is_seen),
         RUN(missing_section_is_seen),
         RUN(damaged_one_is_passed_over),

@@ -83,12 +83,14 @@ static void write_settings(const gwt_job *job, char text[GWT_SETTINGS_CAP])
     const gwt_config *c = &job->config;
     size_t len = gwt_settings_write(job, text);
 
-    snprintf(
-        text + len, GWT_SETTINGS_CAP - len,
-        "test samples %zu\n--log-every %" PRIu64 "\n--eval-every %" PRIu64
-        "\n--checkpoint-every %" PRIu64 "\n--resume %d\n--link %s\n--collectives %s\n",
-        job->data.test.count, job->log_every, c->eval_every, job->checkpoint_every,
-        c->resume, c->link != NULL ? c->link : "none", c->native ? "native" : "ours");
+    snprintf(text + len, GWT_SETTINGS_CAP - len,
+             "test samples %zu\n--log-every %" PRIu64 "\n--eval-every %" PRIu64
+             "\n--checkpoint-every %" PRIu64
+             "\n--resume %d\n--init %s\n--export %s\n--link %s\n--collectives %s\n",
+             job->data.test.count, job->log_every, c->eval_every, job->checkpoint_every,
+             c->resume, c->init != NULL ? "FILE" : "none",
+             c->export_to != NULL ? "FILE" : "none", c->link != NULL ? c->link : "none",
+             c->native ? "native" : "ours");
 }
 
 static int line_len(const char *line)

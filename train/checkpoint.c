@@ -31,6 +31,7 @@ static const size_t fields[GWT_WORKER_WORDS] = {
     FIELD(verdict.accuracy),
     FIELD(verdict.workers_accuracy),
     FIELD(verdict.drift),
+    FIELD(verdict.perplexity),
     FIELD(elapsed),
     FIELD(so_far.compute_s),
     FIELD(so_far.sync_s),

@@ -57,7 +57,7 @@ gw_status gwt_checkpoint_save(const gwt_life *w);
 gw_status gwt_checkpoint_load(gwt_life *w, uint64_t *metrics_len);
 
 /* What WORK consists of: copies every counter and mean of w to words, or back. */
-enum { GWT_WORKER_WORDS = 19 };
+enum { GWT_WORKER_WORDS = 20 };
 void gwt_worker_to_words(const gwt_life *w, uint64_t word[GWT_WORKER_WORDS]);
 void gwt_worker_from_words(gwt_life *w, const uint64_t word[GWT_WORKER_WORDS]);
 

@@ -83,6 +83,9 @@ size_t gwt_settings_write(const gwt_job *job, char text[GWT_SETTINGS_CAP])
     put_real(&l, "--lr", c->lr);
     put_real(&l, "--momentum", c->momentum);
     put_real(&l, "--weight-decay", c->weight_decay);
+    put_real(&l, "--clip", c->clip);
+    put_real(&l, "--dropout", c->dropout);
+    put(&l, "--sequence", "%" PRIu64, c->sequence);
     put(&l, "--lr-schedule", "%s", c->schedule);
     put(&l, "--warmup", "%s", c->warmup);
     put(&l, "--nonfinite", "%s", nonfinite[c->nonfinite]);
