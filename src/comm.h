@@ -23,7 +23,7 @@ typedef struct gwi_op {
 
 /* Operations live here and not on a collective's stack: after a failure some stay
  * posted, and a transport may look at them until it is closed. */
-enum { GWI_MIN_OPS = 16 };
+enum { GWI_MIN_OPS = 18 };
 
 struct gw_comm {
     gw_transport table;

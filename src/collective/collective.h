@@ -32,7 +32,10 @@ gw_status gwi_broadcast_message(gw_comm *c, void *buf, size_t cap, size_t *len);
 enum { GWI_DOUBLING_FLOATS = 8192 };
 
 /* What the collectives of one kind of ring step share: chunks of at most this many
- * floats are in flight, so that one is added while the next one travels. */
-enum { GWI_CHUNK_FLOATS = 32768 };
+ * floats are in flight, so that one is added while the next one travels. They are
+ * short of 64 KiB, up to which Open MPI sends a message over TCP without asking the
+ * receiver first: asking takes both sides' attention, and where ranks share cores
+ * that made a ring of 10 M floats at 1 Gbit/s take 0.77 s instead of 0.52 s. */
+enum { GWI_CHUNK_FLOATS = 14336 };
 
 #endif
