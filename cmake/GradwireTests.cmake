@@ -7,6 +7,7 @@
 #   test_*.sh, .py    run the command; GRADWIRE, GRADWIRE_SOURCE and GRADWIRE_BUILD
 #                     are set, exit status 77 means "skipped"
 #   support*.c        helpers linked into every cmocka executable
+#   *_driver.c        used by scripts; twin_driver.c is built here, with the trainer
 #
 # Labels, for choosing what to run: lib, train, script, python, example, install,
 # page for what needs a browser, and slow for every name that contains "_slow":
@@ -100,6 +101,10 @@ if(CMOCKA_INCLUDE_DIR AND CMOCKA_LIBRARY)
   endforeach()
 elseif(test_sources)
   gradwire_missing("the unit tests" cmocka libcmocka-dev)
+endif()
+if(TARGET gradwire_train)
+  gradwire_executable(twin_driver tests tests/twin_driver.c)
+  target_link_libraries(twin_driver PRIVATE gradwire_train gradwire_static)
 endif()
 foreach(script ${test_scripts})
   gradwire_script_test(${script})
