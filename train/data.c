@@ -19,6 +19,10 @@ static const char get_cifar[] =
     "'gradwire data get cifar10' says where to get it, or name its directory with "
     "--data-dir";
 
+static const char get_ptb[] =
+    "'gradwire data get ptb' says where to get it, or name its directory with "
+    "--data-dir";
+
 static gw_status locate_fashion(const char *rest, const char *data_dir, char *path)
 {
     (void)rest;
@@ -52,6 +56,20 @@ static gw_status locate_idx(const char *rest, const char *data_dir, char *path)
 {
     (void)data_dir;
     return take("idx", rest, path);
+}
+
+static gw_status locate_ptb(const char *rest, const char *data_dir, char *path)
+{
+    (void)rest;
+    return gwt_data_search(&gwt_place_ptb, data_dir, get_ptb, path);
+}
+
+static gw_status load_ptb(gwt_data *out, const char *rest, const char *data_dir)
+{
+    char path[GWT_PATH_CAP];
+
+    GWT_TRY(locate_ptb(rest, data_dir, path));
+    return gwt_text_load(out, path, NULL);
 }
 
 static gw_status load_fashion(gwt_data *out, const char *rest, const char *data_dir)
@@ -111,6 +129,8 @@ static const gwt_data_source table[] = {
     {"least-squares", "least-squares[:train=N,test=N,dim=N,signal=N,seed=N]",
      "Gaussian samples, each with a number: a linear model plus noise", NULL, NULL,
      gwt_squares_load},
+    {"ptb", "ptb", "Penn Treebank, 929589 words, 10000 different ones", get_ptb,
+     locate_ptb, load_ptb},
     {"text", "text:DIR[,by=word|byte]",
      "train.txt, valid.txt and test.txt of a directory, for language models", NULL,
      locate_text, gwt_text_load},

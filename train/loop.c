@@ -261,7 +261,9 @@ static gw_status record(worker *w, int evaluation)
     double loss;
 
     GWT_TRY(gather_mean(w, &w->logged, &loss));
-    tell(w, GWT_EVENT_LOG, loss);
+    /* The last evaluation may come after a step that has been told already. */
+    if (w->so_far.steps != w->mark_step || w->so_far.steps == 0)
+        tell(w, GWT_EVENT_LOG, loss);
     if (evaluation) {
         GWT_TRY(evaluate(w));
         tell(w, GWT_EVENT_EVAL, loss);
