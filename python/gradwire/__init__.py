@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gradwire: data-parallel SGD that is cheap on slow links.
+
+PyTorch, one line after DistributedDataParallel:
+
+    handle = gradwire.attach(ddp_model, "gtopk:0.001", optimizer)
+
+Numpy, or anything else that has its numbers in memory:
+
+    sync = gradwire.Sync([("weight", (10, 784)), ("bias", 10)], "gtopk:0.01", comm)
+    sync.gradient(g)
+
+Only numpy is needed; torch is imported by attach() and not before.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._api import isa, recipes, version
+from .comm import Comm, LocalGroup
+from .connect import connect, rendezvous
+from .errors import (DataError, GradwireError, MismatchError, NonFiniteError,
+                     PeerError, SpecError)
+from .spec import check_spec, needs_optimizer
+from .sync import Sync
+
+if TYPE_CHECKING:
+    from .torch_hook import Handle
+
+__version__ = version()
+
+__all__ = [
+    "Comm", "DataError", "GradwireError", "Handle", "LocalGroup", "MismatchError",
+    "NonFiniteError", "PeerError", "SpecError", "Sync", "attach", "check_spec",
+    "connect", "isa", "needs_optimizer", "recipes", "rendezvous", "version",
+]
+
+
+def attach(model: Any, spec: str, optimizer: Any = None, **options: Any) -> Handle:
+    """Makes DistributedDataParallel exchange gradients, or models, by gradwire.
+
+    See gradwire.torch_hook.attach for every option.
+    """
+    from .torch_hook import attach as attach_to_torch
+    return attach_to_torch(model, spec, optimizer, **options)
+
+
+def __getattr__(name: str) -> Any:
+    # gradwire.Handle exists, but importing gradwire must not import torch.
+    if name == "Handle":
+        from .torch_hook import Handle
+        return Handle
+    raise AttributeError(f"module 'gradwire' has no attribute '{name}'")

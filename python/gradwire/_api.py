@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gradwire.h in ctypes: the structs, the signatures, statuses as exceptions.
+
+tests/test_python_api.py compares all of it with the header.
+"""
+from __future__ import annotations
+
+import ctypes
+from ctypes import (POINTER, Structure, c_char_p, c_double, c_float, c_int, c_size_t,
+                    c_uint64, c_void_p)
+from typing import Dict, List, Tuple, Type
+
+from . import errors
+from ._library import load
+
+# Numbers of gw_status, gw_spawn and gw_nonfinite.
+OK, PENDING, SKIPPED = 0, 1, 2
+ERR_ARG, ERR_NOMEM, ERR_SPACE, ERR_DATA, ERR_SPEC = -1, -2, -3, -4, -5
+ERR_PEER, ERR_TIMEOUT, ERR_SYSTEM, ERR_NUMBER, ERR_MISMATCH = -6, -7, -8, -9, -10
+ERR_ABSENT, ERR_STOPPED = -11, -12
+SPAWN_PROCESSES, SPAWN_THREADS = 0, 1
+NONFINITE_STOP, NONFINITE_SKIP, NONFINITE_IGNORE = 0, 1, 2
+
+NONFINITE: Dict[str, int] = {
+    "stop": NONFINITE_STOP, "skip": NONFINITE_SKIP, "ignore": NONFINITE_IGNORE}
+
+
+class CommOptions(Structure):
+    _fields_ = [("struct_size", c_size_t), ("timeout_seconds", c_double)]
+
+
+class LocalOptions(Structure):
+    _fields_ = [("struct_size", c_size_t), ("workers", c_int), ("spawn", c_int),
+                ("timeout_seconds", c_double), ("ring_bytes", c_size_t),
+                ("link", c_char_p)]
+
+
+class Traffic(Structure):
+    _fields_ = [("bytes_sent", c_uint64), ("bytes_received", c_uint64),
+                ("messages_sent", c_uint64), ("messages_received", c_uint64),
+                ("wait_seconds", c_double)]
+
+
+class Tensor(Structure):
+    _fields_ = [("name", c_char_p), ("offset", c_size_t), ("rows", c_size_t),
+                ("cols", c_size_t)]
+
+
+class SyncOptions(Structure):
+    _fields_ = [("struct_size", c_size_t), ("nonfinite", c_int), ("seed", c_uint64)]
+
+
+class Stats(Structure):
+    _fields_ = [("steps", c_uint64), ("skipped", c_uint64),
+                ("bytes_sent", c_uint64), ("bytes_received", c_uint64),
+                ("messages_sent", c_uint64), ("messages_received", c_uint64),
+                ("encode_seconds", c_double), ("wait_seconds", c_double),
+                ("decode_seconds", c_double)]
+
+
+# C's name of each struct above.
+STRUCTS: Dict[str, Type[Structure]] = {
+    "gw_comm_options": CommOptions, "gw_local_options": LocalOptions,
+    "gw_traffic": Traffic, "gw_tensor": Tensor, "gw_sync_options": SyncOptions,
+    "gw_stats": Stats}
+
+_floats = c_void_p
+_out = POINTER(c_void_p)
+
+# Result and arguments of each function that is used.
+FUNCTIONS: Dict[str, Tuple] = {
+    "gw_error_message": (c_char_p,),
+    "gw_version": (c_char_p,),
+    "gw_isa": (c_char_p,),
+    "gw_comm_sockets": (c_int, _out, POINTER(c_int), POINTER(c_char_p), c_int, c_int,
+                        POINTER(CommOptions)),
+    "gw_comm_link": (c_int, c_void_p, c_char_p),
+    "gw_comm_free": (None, c_void_p),
+    "gw_comm_rank": (c_int, c_void_p),
+    "gw_comm_workers": (c_int, c_void_p),
+    "gw_comm_transport": (c_char_p, c_void_p),
+    "gw_comm_traffic": (Traffic, c_void_p),
+    "gw_barrier": (c_int, c_void_p),
+    "gw_broadcast": (c_int, c_void_p, c_void_p, c_size_t, c_int),
+    "gw_allreduce": (c_int, c_void_p, _floats, c_size_t),
+    "gw_allgather": (c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t,
+                     POINTER(c_size_t)),
+    "gw_local_group_new": (c_int, _out, POINTER(LocalOptions)),
+    "gw_local_join": (c_int, _out, c_void_p, c_int),
+    "gw_local_group_free": (None, c_void_p),
+    "gw_layout_new": (c_int, _out, POINTER(Tensor), c_size_t),
+    "gw_layout_free": (None, c_void_p),
+    "gw_sync_new": (c_int, _out, c_char_p, c_void_p, c_void_p, POINTER(SyncOptions)),
+    "gw_sync_free": (None, c_void_p),
+    "gw_spec_check": (c_int, c_char_p, c_char_p, c_size_t),
+    "gw_recipe_name": (c_char_p, c_size_t),
+    "gw_recipe_summary": (c_char_p, c_size_t),
+    "gw_sync_start": (c_int, c_void_p, _floats),
+    "gw_sync_gradient": (c_int, c_void_p, _floats),
+    "gw_sync_gradient_part": (c_int, c_void_p, _floats, c_size_t),
+    "gw_sync_overlaps": (c_int, c_void_p),
+    "gw_sync_model": (c_int, c_void_p, _floats),
+    "gw_sync_model_due": (c_int, c_void_p),
+    "gw_sync_finish": (c_int, c_void_p, _floats),
+    "gw_sync_keeps_equal": (c_int, c_void_p),
+    "gw_sync_spec": (c_char_p, c_void_p),
+    "gw_sync_stats": (Stats, c_void_p),
+    "gw_sync_residual_norm": (c_double, c_void_p),
+    "gw_sync_state_len": (c_size_t, c_void_p),
+    "gw_sync_save": (c_int, c_void_p, c_void_p, c_size_t),
+    "gw_sync_load_one": (c_int, c_void_p, c_void_p, c_size_t, c_size_t, c_size_t),
+    "gw_state_seal": (c_int, c_void_p, c_size_t),
+}
+
+lib = load()
+for _name, (_result, *_arguments) in FUNCTIONS.items():
+    _function = getattr(lib, _name)
+    _function.restype = _result
+    _function.argtypes = _arguments
+
+_CLASSES = {
+    ERR_ARG: errors.ArgumentError, ERR_DATA: errors.DataError,
+    ERR_SPEC: errors.SpecError, ERR_PEER: errors.PeerError,
+    ERR_TIMEOUT: errors.PeerError, ERR_NUMBER: errors.NonFiniteError,
+    ERR_MISMATCH: errors.MismatchError}
+
+
+def check(status: int) -> int:
+    """Returns a status that is no failure, raises what this thread's last one was."""
+    if status >= 0:
+        return status
+    message = lib.gw_error_message().decode(errors="replace")
+    if status == ERR_NOMEM:
+        raise MemoryError(message)
+    raise _CLASSES.get(status, errors.GradwireError)(message, status)
+
+
+def version() -> str:
+    """The version of the library."""
+    return lib.gw_version().decode()
+
+
+def isa() -> str:
+    """The vector instructions in use: "avx512", "avx2", "neon" or "c"."""
+    return lib.gw_isa().decode()
+
+
+def recipes() -> List[Tuple[str, str]]:
+    """Name and summary of every recipe a spec can begin with."""
+    found: List[Tuple[str, str]] = []
+    while lib.gw_recipe_name(len(found)) is not None:
+        i = len(found)
+        found.append((lib.gw_recipe_name(i).decode(), lib.gw_recipe_summary(i).decode()))
+    return found

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds and loads libgradwire.so.
+
+In this order: the file that GRADWIRE_LIBRARY names; the one bundled by `pip
+install`; that of the build directory GRADWIRE_BUILD; that of `make` in the source
+tree this file lies in. What is named but missing is an error, never skipped.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from typing import List
+
+NAME = "libgradwire.so"
+
+
+def candidates() -> List[Path]:
+    named = os.environ.get("GRADWIRE_LIBRARY")
+    if named:
+        return [Path(named)]
+    here = Path(__file__).resolve().parent
+    found = [here / NAME]
+    build = os.environ.get("GRADWIRE_BUILD")
+    if build:
+        found.append(Path(build) / NAME)
+    return found + [here.parent.parent / "build" / NAME]
+
+
+def load() -> ctypes.CDLL:
+    tried = candidates()
+    for path in tried:
+        if path.exists():
+            return ctypes.CDLL(str(path))
+    raise ImportError(
+        f"there is no {NAME} at " + " or ".join(map(str, tried)) +
+        "; install with `pip install ./python`, or run make and set GRADWIRE_LIBRARY")

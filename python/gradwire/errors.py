@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong, as exceptions: one class for each thing a program may want to
+tell apart. All are RuntimeErrors and carry the library's sentence."""
+from __future__ import annotations
+
+
+class GradwireError(RuntimeError):
+    """The library reported a failure; `status` is its number in gradwire.h."""
+
+    status: int = 0
+
+    def __init__(self, message: str, status: int = 0):
+        super().__init__(message)
+        self.status = status
+
+
+class SpecError(GradwireError, ValueError):
+    """The spec is not one gradwire knows; the message names the wrong word."""
+
+
+class ArgumentError(GradwireError, ValueError):
+    """An argument does not fit."""
+
+
+class PeerError(GradwireError):
+    """Another worker is gone, or does not answer; the message has its rank."""
+
+
+class MismatchError(GradwireError):
+    """The workers were started with different settings."""
+
+
+class NonFiniteError(GradwireError):
+    """A gradient holds NaN or infinity; the message has worker, step and tensor."""
+
+
+class DataError(GradwireError, ValueError):
+    """A message or a saved state is damaged, or of something else."""

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One handle's exchange: buckets in, futures out, and a thread in between."""
+from __future__ import annotations
+
+import queue
+import threading
+import weakref
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+
+import torch
+import torch.distributed as dist
+
+from .arrangement import Run, Shape, order_for, runs_of
+from .sync import Sync
+
+
+class _Bucket(NamedTuple):
+    buffer: torch.Tensor
+    names: Sequence[str]
+    future: Any
+    event: Any  # of the GPU, after which the buffer is complete
+
+
+class Exchange:
+    def __init__(self, sync: Sync, parameters: Dict[str, torch.nn.Parameter]):
+        self.sync = sync
+        self._parameters = parameters
+        self._names = {id(p): name for name, p in parameters.items()}
+        self._cuda = next(iter(parameters.values())).is_cuda if parameters else False
+        self._vector: Optional[torch.Tensor] = None
+        self._shape: Shape = ()    # of DDP's buckets in the last step
+        self._pinned = False       # the order came with a state and stays
+        self._pending: List[_Bucket] = []
+        self._fed = 0              # buckets of this step handed on as parts
+        self._skip = False         # the optimizer's next step is to be left out
+        self._feed_error: Optional[BaseException] = None
+        self._worker = _Worker()
+
+    # ---- the vector ------------------------------------------------------------
+
+    def vector(self) -> torch.Tensor:
+        """The whole model's numbers, float32, in host memory; pinned for a GPU."""
+        if self._vector is None:
+            self._vector = torch.zeros(self.sync.floats, dtype=torch.float32,
+                                       pin_memory=self._cuda)
+        return self._vector
+
+    def pin(self, order: Sequence[str]) -> None:
+        """The order of a saved state: with it a run goes on in the same bits."""
+        if list(order) != [part.name for part in self.sync.parts]:
+            self.sync.arrange(order)
+        self._pinned = True
+
+    # ---- on the autograd thread ------------------------------------------------
+
+    def bucket(self, bucket: dist.GradBucket) -> torch.futures.Future:
+        """DDP's hook: takes a bucket, promises its average."""
+        if bucket.index() == 0:
+            self._begin()
+        buffer = bucket.buffer()
+        future = self._future(buffer)
+        event = None
+        if buffer.is_cuda:
+            event = torch.cuda.Event()
+            event.record()
+        names = [self._name(p) for p in bucket.parameters()]
+        taken = _Bucket(buffer, names, future, event)
+        self._pending.append(taken)
+        if bucket.is_last():
+            buckets, self._pending = self._pending, []
+            done = self._worker.run(lambda: self._step(buckets))
+            _at_the_end(lambda: self._await(done))
+        elif self._feeds(len(self._pending) - 1, names):
+            self._worker.run(lambda: self._feed(taken))
+        return future
+
+    def _begin(self) -> None:
+        self._pending = []
+        self._fed = 0
+        self._feed_error = None
+
+    def _name(self, parameter: torch.Tensor) -> str:
+        name = self._names.get(id(parameter))
+        if name is None:
+            raise RuntimeError("DDP exchanges a parameter that the model did not have "
+                               "at attach(): detach() and attach() again")
+        return name
+
+    @staticmethod
+    def _future(buffer: torch.Tensor) -> torch.futures.Future:
+        if buffer.is_cuda:
+            return torch.futures.Future(devices=[buffer.device])
+        return torch.futures.Future()
+
+    def _await(self, done: _Job) -> None:
+        """Comes before DDP looks at the futures. What went wrong is raised after DDP
+        has finished, so that it is raised as what it is, and DDP can still be used."""
+        done.wait()
+        error = done.error
+        if error is not None:
+            def fail() -> None:
+                raise error
+            _at_the_end(fail)
+
+    # ---- on the handle's thread ------------------------------------------------
+
+    def _feeds(self, index: int, names: Sequence[str]) -> bool:
+        """Whether this bucket can be exchanged before the others are there."""
+        return (self.sync.overlaps and index < len(self._shape) and
+                self._fed == index and self._shape[index] == tuple(names) and
+                order_for(self._shape) == [p.name for p in self.sync.parts] and
+                self._count())
+
+    def _count(self) -> bool:
+        self._fed += 1
+        return True
+
+    def _runs(self, names: Sequence[str]) -> List[Run]:
+        return runs_of(names, {p.name: p for p in self.sync.parts})
+
+    def _copy_in(self, bucket: _Bucket) -> None:
+        with _stream_of(bucket):
+            for run in self._runs(bucket.names):
+                self._slice(run).copy_(
+                    bucket.buffer[run.in_bucket:run.in_bucket + run.size],
+                    non_blocking=self._cuda)
+
+    def _slice(self, run: Run) -> torch.Tensor:
+        return self.vector()[run.in_vector:run.in_vector + run.size]
+
+    def _synchronize(self, bucket: _Bucket) -> None:
+        if bucket.event is not None:
+            _side_stream(bucket.buffer.device).synchronize()
+
+    def _feed(self, bucket: _Bucket) -> None:
+        if self._feed_error is None:
+            try:
+                self._feed_parts(bucket)
+            except Exception as error:  # raised by _step()
+                self._feed_error = error
+
+    def _feed_parts(self, bucket: _Bucket) -> None:
+        self._copy_in(bucket)
+        self._synchronize(bucket)
+        address = self.vector().data_ptr()
+        at = {part.name: i for i, part in enumerate(self.sync.parts)}
+        for name in reversed(bucket.names):
+            self.sync.gradient_part_at(address, at[name])
+
+    def _step(self, buckets: List[_Bucket]) -> None:
+        try:
+            if self._feed_error is not None:
+                raise self._feed_error
+            self._exchange(buckets)
+        except BaseException:
+            for bucket in buckets:  # nobody may wait for what will not come
+                if not bucket.future.done():
+                    bucket.future.set_result(bucket.buffer)
+            raise
+
+    def _exchange(self, buckets: List[_Bucket]) -> None:
+        self._arrange(tuple(tuple(b.names) for b in buckets))
+        whole = buckets[0].buffer
+        if len(buckets) == 1 and self._works_in(buckets[0]):
+            good = self.sync.gradient_at(whole.data_ptr())
+            self._skip = not good
+            buckets[0].future.set_result(whole if good else whole.fill_(float("nan")))
+            return
+        for bucket in buckets[self._fed:]:
+            self._copy_in(bucket)
+        self._synchronize(buckets[0])
+        good = self.sync.gradient_at(self.vector().data_ptr())
+        self._skip = not good
+        if not good:
+            self.vector().fill_(float("nan"))
+        for bucket in buckets:
+            self._give(bucket)
+
+    def _arrange(self, shape: Shape) -> None:
+        """Follows DDP when it has laid its buckets out anew."""
+        if shape == self._shape or self._fed:
+            return
+        missing = len(self._parameters) - sum(map(len, shape))
+        if missing:
+            raise RuntimeError(f"{missing} parameters of the model are in no bucket of "
+                               "DDP's")
+        order = order_for(shape)
+        if not self._pinned and order != [part.name for part in self.sync.parts]:
+            self.sync.arrange(order)
+        self._shape = shape
+
+    def _works_in(self, bucket: _Bucket) -> bool:
+        buffer = bucket.buffer
+        return (buffer.dtype == torch.float32 and not buffer.is_cuda and
+                buffer.is_contiguous() and len(self._runs(bucket.names)) == 1)
+
+    def _give(self, bucket: _Bucket) -> None:
+        """Keeps the promise. DDP copies out of what it gets, so that a stretch of the
+        vector will do where no conversion is needed."""
+        runs = self._runs(bucket.names)
+        buffer = bucket.buffer
+        if len(runs) == 1 and buffer.dtype == torch.float32 and not buffer.is_cuda:
+            # DDP takes its views from the beginning of the storage, so that a view of
+            # the vector would be read at the wrong place: this has a storage of its own.
+            begin, end = runs[0].in_vector, runs[0].in_vector + runs[0].size
+            bucket.future.set_result(torch.from_numpy(self.vector().numpy()[begin:end]))
+            return
+        with _stream_of(bucket):
+            for run in runs:
+                buffer[run.in_bucket:run.in_bucket + run.size].copy_(
+                    self._slice(run), non_blocking=self._cuda)
+            bucket.future.set_result(buffer)
+
+    # ---- models, on the thread of the training loop ----------------------------
+
+    def skip_step(self) -> bool:
+        """Whether the optimizer must leave out the step that it is about to make."""
+        skip, self._skip = self._skip, False
+        return skip
+
+    def start(self) -> None:
+        self._with_parameters(self.sync.start_at)
+
+    def model_step(self) -> None:
+        if self.sync.model_due:
+            self._with_parameters(self.sync.model_at)
+
+    def finish(self) -> None:
+        self._with_parameters(self.sync.finish_at)
+
+    @torch.no_grad()
+    def _with_parameters(self, act: Callable[[int], None]) -> None:
+        places = [(self._slice(Run(0, part.offset, part.size)),
+                   self._parameters[part.name].data) for part in self.sync.parts]
+        for there, here in places:
+            there.copy_(here.reshape(-1))
+        act(self.vector().data_ptr())
+        for there, here in places:
+            here.copy_(there.view(here.shape))
+
+    def close(self) -> None:
+        self._worker.close()
+
+
+def _at_the_end(act: Callable[[], None]) -> None:
+    """Calls act when this backward is complete, in the order of such requests."""
+    torch.autograd.Variable._execution_engine.queue_callback(act)
+
+
+# ---- the GPU -------------------------------------------------------------------
+
+_streams: Dict[Any, Any] = {}
+
+
+def _side_stream(device: Any) -> Any:
+    if device not in _streams:
+        _streams[device] = torch.cuda.Stream(device)
+    return _streams[device]
+
+
+class _stream_of:
+    """Copies of a GPU's bucket go by a stream beside, after what filled the bucket."""
+
+    def __init__(self, bucket: _Bucket):
+        self._context: Any = None
+        if bucket.event is not None:
+            stream = _side_stream(bucket.buffer.device)
+            stream.wait_event(bucket.event)
+            self._context = torch.cuda.stream(stream)
+
+    def __enter__(self) -> None:
+        if self._context is not None:
+            self._context.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        if self._context is not None:
+            self._context.__exit__(*error)
+
+
+# ---- the thread ----------------------------------------------------------------
+
+
+class _Job:
+    def __init__(self, work: Callable[[], None]):
+        self._work = work
+        self._over = threading.Event()
+        self.error: Optional[BaseException] = None
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # for whoever waits
+            self.error = error
+        self._over.set()
+
+    def wait(self) -> None:
+        self._over.wait()
+
+
+class _Worker:
+    """A thread that does one job after the other."""
+
+    def __init__(self) -> None:
+        self._jobs: "queue.SimpleQueue[Optional[_Job]]" = queue.SimpleQueue()
+        self._thread: Optional[threading.Thread] = None
+        self._stop = weakref.finalize(self, self._jobs.put, None)
+
+    def run(self, work: Callable[[], None]) -> _Job:
+        if self._thread is None:
+            self._thread = threading.Thread(target=_work_off, args=(self._jobs,),
+                                            name="gradwire", daemon=True)
+            self._thread.start()
+        job = _Job(work)
+        self._jobs.put(job)
+        return job
+
+    def close(self) -> None:
+        self._stop()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+
+def _work_off(jobs: "queue.SimpleQueue[Optional[_Job]]") -> None:
+    for job in iter(jobs.get, None):
+        job.run()
+        del job  # holds tensors

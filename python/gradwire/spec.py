@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions about a spec that need no workers."""
+from __future__ import annotations
+
+import ctypes
+import re
+
+from ._api import check, lib
+
+# Recipes that exchange models, after the optimizer's step.
+MODEL_RECIPES = frozenset({"local", "oneshot", "spa", "pqasgd"})
+
+
+def check_spec(spec: str) -> str:
+    """The spec with every default written out; SpecError says which word is wrong."""
+    if not isinstance(spec, str):
+        raise TypeError(f"a spec is text such as 'gtopk:0.001', not {type(spec).__name__}")
+    canonical = ctypes.create_string_buffer(256)
+    check(lib.gw_spec_check(spec.encode(), canonical, len(canonical)))
+    return canonical.value.decode()
+
+
+def needs_optimizer(spec: str) -> bool:
+    """Whether models are exchanged, for which the optimizer's step must be known."""
+    canonical = check_spec(spec)
+    name = re.split("[:+,]", canonical, maxsplit=1)[0]
+    resync = re.search(r"resync=(\d+)", canonical)
+    return name in MODEL_RECIPES or (resync is not None and int(resync.group(1)) > 0)

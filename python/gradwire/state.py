@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes of a sync's state (docs/format.md) as a dictionary, and back.
+
+    {"version": 1, "spec": ..., "workers": 4, "step": 100, "phase": [0, 0],
+     "started": 1, "stats": {"steps": 100, ...},
+     "residual": {"0.weight": array, ...}, ...}
+
+Vectors are kept by the names of the tensors, so that neither ranks nor the order in
+which a framework lays out its tensors matter.
+"""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Sequence
+
+import numpy as np
+
+from ._api import check, lib
+from .errors import DataError
+
+MAGIC = b"GWSTATE1"
+WORDS, SPEC_LEN = 15, 256
+HEADER = 8 * WORDS + SPEC_LEN
+RESIDUAL, VELOCITY, REFERENCE, MEAN = "residual", "velocity", "reference", "mean"
+# In the order of their bits.
+VECTORS = (RESIDUAL, VELOCITY, REFERENCE, MEAN)
+COUNTERS = ("steps", "skipped", "bytes_sent", "bytes_received", "messages_sent",
+            "messages_received")
+
+
+def unpack(data: np.ndarray, parts: Sequence[Any], workers: int) -> Dict[str, Any]:
+    words = data[:8 * WORDS].view("<u8").tolist()
+    spec = data[8 * WORDS:HEADER].tobytes().rstrip(b"\0").decode()
+    result: Dict[str, Any] = {
+        "version": 1, "spec": spec, "workers": workers, "step": words[3],
+        "phase": words[4:6], "stats": dict(zip(COUNTERS, words[6:12])),
+        "started": words[12]}
+    at = HEADER
+    for bit, name in enumerate(VECTORS):
+        if words[2] >> bit & 1:
+            vector = data[at:at + 4 * words[1]].view("<f4")
+            result[name] = {p.name: vector[p.offset:p.offset + p.size].reshape(p.shape)
+                            for p in parts}
+            at += 4 * words[1]
+    return result
+
+
+def pack(state: Mapping[str, Any], parts: Sequence[Any]) -> np.ndarray:
+    n = sum(p.size for p in parts)
+    held = [v for v in VECTORS if v in state]
+    data = np.zeros(HEADER + 4 * n * len(held) + 8, np.uint8)
+    words = [int.from_bytes(MAGIC, "little"), n,
+             sum(1 << VECTORS.index(v) for v in held), state["step"], *state["phase"],
+             *(state["stats"][c] for c in COUNTERS), state["started"], 0, 0]
+    data[:8 * WORDS] = np.array(words, "<u8").view(np.uint8)
+    spec = state["spec"].encode()
+    data[8 * WORDS:8 * WORDS + len(spec)] = np.frombuffer(spec, np.uint8)
+    at = HEADER
+    for name in held:
+        _fill(data[at:at + 4 * n].view("<f4"), state[name], parts, name)
+        at += 4 * n
+    check(lib.gw_state_seal(data.ctypes.data, data.nbytes))
+    return data
+
+
+def _fill(vector: np.ndarray, tensors: Mapping[str, Any], parts: Sequence[Any],
+          what: str) -> None:
+    names = {p.name for p in parts}
+    extra = next((name for name in tensors if name not in names), None)
+    if extra is not None:
+        raise DataError(f"the saved {what} has '{extra}', which the model has not")
+    for p in parts:
+        if p.name not in tensors:
+            raise DataError(f"the saved {what} lacks '{p.name}'")
+        values = np.asarray(tensors[p.name], np.float32)
+        if values.size != p.size:
+            raise DataError(f"'{p.name}' has {p.size} values, its saved {what} "
+                            f"{values.size}")
+        vector[p.offset:p.offset + p.size] = values.reshape(-1)
+
+
+def step_of(data: np.ndarray) -> int:
+    return int(data[24:32].view("<u8")[0])
+
+
+def workers_of(states: List[Any]) -> int:
+    """How many workers saved these states; DataError if they are none."""
+    if not states:
+        raise DataError("there is no state to load")
+    for i, s in enumerate(states):
+        if not isinstance(s, Mapping) or s.get("version") != 1 or "spec" not in s:
+            raise DataError(f"state {i} is not one that state_dict() has returned")
+        if s["workers"] != states[0]["workers"] or s["step"] != states[0]["step"]:
+            raise DataError(f"state {i} was not saved together with state 0")
+    return int(states[0]["workers"])

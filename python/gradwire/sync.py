@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sync: one method for one model, on arrays in memory.
+
+A training loop makes two calls per step, whatever the method:
+
+    sync.start(x)                  # all begin with worker 0's model
+    for ...:
+        sync.gradient(g)           # g, in place: what the optimizer should apply
+        ...                        # optimizer step on x with g
+        sync.model(x)              # x, in place: for methods that exchange models
+    sync.finish(x)                 # for methods that average at the end
+"""
+from __future__ import annotations
+
+import ctypes
+from typing import (Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence,
+                    Tuple, Union)
+
+import numpy as np
+
+from . import state
+from ._api import (NONFINITE, SKIPPED, SyncOptions, Tensor, check, lib)
+from .comm import Comm
+from .errors import DataError
+
+Shape = Union[int, Sequence[int]]
+LayoutLike = Union[int, Mapping[str, Any], Iterable[Tuple[str, Shape]]]
+
+
+class Part(NamedTuple):
+    """One tensor of a model, in the flat vector."""
+    name: str
+    shape: Tuple[int, ...]
+    offset: int
+    size: int
+
+
+def parts_of(layout: LayoutLike) -> List[Part]:
+    """The tensors of a layout: a number of floats, {name: array or shape}, or
+    (name, shape) pairs, one after the other."""
+    if isinstance(layout, int):
+        layout = [("all", (layout,))]
+    elif isinstance(layout, Mapping):
+        layout = layout.items()
+    parts: List[Part] = []
+    offset = 0
+    for name, shape in layout:
+        shape = getattr(shape, "shape", shape)
+        dims = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(
+            int(d) for d in shape)
+        size = int(np.prod(dims, dtype=np.int64))
+        parts.append(Part(name, dims, offset, size))
+        offset += size
+    names = [p.name for p in parts]
+    twice = next((n for n in names if names.count(n) > 1), None) if (
+        len(set(names)) < len(names)) else None
+    if twice is not None:
+        raise ValueError(f"two tensors of the layout are called '{twice}'")
+    return parts
+
+
+def _new_layout(parts: Sequence[Part]) -> ctypes.c_void_p:
+    tensors = (Tensor * len(parts))()
+    for tensor, part in zip(tensors, parts):
+        rows = part.shape[0] if len(part.shape) > 1 else 1
+        tensor.name, tensor.offset = part.name.encode(), part.offset
+        tensor.rows = rows
+        tensor.cols = part.size // rows if rows else 0
+    layout = ctypes.c_void_p()
+    check(lib.gw_layout_new(ctypes.byref(layout), tensors, len(parts)))
+    return layout
+
+
+class Sync:
+    """The method that `spec` describes, for vectors of `layout`, on `comm`. All
+    workers make it together: a difference between them is a MismatchError."""
+
+    def __init__(self, layout: LayoutLike, spec: str, comm: Comm, *,
+                 nonfinite: str = "stop", seed: int = 0):
+        if nonfinite not in NONFINITE:
+            raise ValueError(f"nonfinite='{nonfinite}' is none of " +
+                             ", ".join(f"'{n}'" for n in NONFINITE))
+        self.parts = parts_of(layout)
+        self.comm = comm
+        self._asked = spec
+        self._options = SyncOptions(ctypes.sizeof(SyncOptions), NONFINITE[nonfinite],
+                                    seed)
+        self._used = False  # something may be remembered
+        self._pointer: Optional[int] = self._make(self.parts)
+        comm._users.add(self)
+
+    def _make(self, parts: Sequence[Part]) -> Optional[int]:
+        layout, pointer = _new_layout(parts), ctypes.c_void_p()
+        try:
+            check(lib.gw_sync_new(ctypes.byref(pointer), self._asked.encode(), layout,
+                                  self.comm.pointer, ctypes.byref(self._options)))
+        finally:
+            lib.gw_layout_free(layout)
+        return pointer.value
+
+    @property
+    def pointer(self) -> int:
+        """The gw_sync; ValueError once closed."""
+        if self._pointer is None:
+            raise ValueError("this sync is closed")
+        return self._pointer
+
+    @property
+    def floats(self) -> int:
+        """How many numbers a vector has."""
+        return self.parts[-1].offset + self.parts[-1].size if self.parts else 0
+
+    def _address(self, vector: Any) -> int:
+        array = np.asarray(vector)
+        if array.dtype != np.float32 or not array.flags.c_contiguous:
+            raise TypeError("a vector is float32 and lies in one piece, not "
+                            f"{array.dtype} with strides {array.strides}")
+        if array.size != self.floats or not array.flags.writeable:
+            raise ValueError(f"a vector has {self.floats} floats that can be written, "
+                             f"not {array.size}")
+        if array.size and not np.shares_memory(array, vector):
+            raise TypeError("a vector must be an array or a buffer, to be changed in place")
+        return array.ctypes.data
+
+    # ---- a step ----------------------------------------------------------------
+
+    def start(self, x: Any) -> None:
+        """Replaces x by worker 0's. Methods that send changes of models need it."""
+        self.start_at(self._address(x))
+
+    def gradient(self, g: Any) -> bool:
+        """Replaces g, this worker's gradient, by what the optimizer should apply. False:
+        the step is skipped, for NaN or infinity; g is not to be applied."""
+        return self.gradient_at(self._address(g))
+
+    def model(self, x: Any) -> None:
+        """Replaces x, after the optimizer's step, by what this worker goes on from."""
+        self.model_at(self._address(x))
+
+    def finish(self, x: Any) -> None:
+        """Replaces x by the result of the training."""
+        self.finish_at(self._address(x))
+
+    # The same for those who have an address instead of an array.
+
+    def start_at(self, address: int) -> None:
+        self._used = True
+        check(lib.gw_sync_start(self.pointer, address))
+
+    def gradient_at(self, address: int) -> bool:
+        self._used = True
+        return check(lib.gw_sync_gradient(self.pointer, address)) != SKIPPED
+
+    def gradient_part_at(self, address: int, tensor: int) -> None:
+        """One tensor of the vector is final; the last of the layout comes first."""
+        check(lib.gw_sync_gradient_part(self.pointer, address, tensor))
+
+    def model_at(self, address: int) -> None:
+        check(lib.gw_sync_model(self.pointer, address))
+
+    def finish_at(self, address: int) -> None:
+        check(lib.gw_sync_finish(self.pointer, address))
+
+    # ---- what there is to know -------------------------------------------------
+
+    @property
+    def model_due(self) -> bool:
+        """Whether model() of this step would do anything at all."""
+        return bool(lib.gw_sync_model_due(self.pointer))
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether parts of a gradient are exchanged before all of it is there."""
+        return bool(lib.gw_sync_overlaps(self.pointer))
+
+    @property
+    def keeps_equal(self) -> bool:
+        """Whether all workers' models have the same bits after each step."""
+        return bool(lib.gw_sync_keeps_equal(self.pointer))
+
+    @property
+    def spec(self) -> str:
+        """The spec with every choice made."""
+        return lib.gw_sync_spec(self.pointer).decode()
+
+    def stats(self) -> Dict[str, float]:
+        """Sums over all steps so far, for this worker."""
+        s = lib.gw_sync_stats(self.pointer)
+        return {name: getattr(s, name) for name, _ in s._fields_}
+
+    def residual_norm(self) -> float:
+        """The Euclidean norm of what this worker has not sent yet."""
+        return lib.gw_sync_residual_norm(self.pointer)
+
+    # ---- state -----------------------------------------------------------------
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Everything this worker remembers, its vectors by the names of the tensors."""
+        length = lib.gw_sync_state_len(self.pointer)
+        data = np.empty(length, np.uint8)
+        check(lib.gw_sync_save(self.pointer, data.ctypes.data, length))
+        return state.unpack(data, self.parts, self.comm.workers)
+
+    def load_state_dict(self, states: Union[Mapping[str, Any],
+                                            Sequence[Mapping[str, Any]]]) -> None:
+        """Goes on where workers stopped. Either each worker gives one state, every
+        worker another's, if there are as many as saved; or all give all, a list in
+        the order of ranks: then their number may be another, and what was not sent
+        yet is handed out anew. All workers call it together, and it fails on all."""
+        load: List[Tuple[int, int, np.ndarray]] = []
+        problem, step = "", -1
+        try:
+            load = self._packed(states)
+            step = state.step_of(load[0][2])
+        except Exception as error:  # told to all workers below
+            problem = f"{error}"
+        self._agree(problem, step)
+        self._used = True
+        for i, count, data in load:
+            check(lib.gw_sync_load_one(self.pointer, data.ctypes.data, data.nbytes, i,
+                                       count))
+
+    def _packed(self, states: Any) -> List[Tuple[int, int, np.ndarray]]:
+        """(index, count, bytes) of each state that this worker has to load."""
+        rank, workers = self.comm.rank, self.comm.workers
+        given = [states] if isinstance(states, Mapping) else list(states)
+        saved = state.workers_of(given)
+        if len(given) == 1 and saved == workers:
+            chosen = [(rank, given[0])]
+        elif len(given) != saved:
+            raise DataError(f"{saved} workers saved their states and {len(given)} of "
+                            f"them are given to {workers}: give all {saved}, as a list")
+        else:
+            chosen = ([(rank, given[rank])] if saved == workers
+                      else list(enumerate(given)))
+        packed = [(i, saved, state.pack(s, self.parts)) for i, s in chosen]
+        expected = lib.gw_sync_state_len(self.pointer)
+        if any(data.nbytes != expected for _, _, data in packed):
+            raise DataError("the states are of another spec or another model")
+        return packed
+
+    def _agree(self, problem: str, step: int) -> None:
+        if problem:
+            problem = problem.replace("\n", " ")
+        said = [answer.decode().partition(":")[::2]
+                for answer in self.comm.allgather(f"{step}:{problem}".encode())]
+        if problem:
+            raise DataError(problem)
+        for rank, (other, trouble) in enumerate(said):
+            if trouble:
+                raise DataError(f"worker {rank} cannot load its state: {trouble}")
+            if int(other) != step:
+                raise DataError(f"worker {rank} loads a state of step {other}, "
+                                f"worker {self.comm.rank} one of step {step}")
+
+    def arrange(self, order: Sequence[str]) -> None:
+        """Another order of the tensors in the vector; nothing that is remembered gets
+        lost. Between steps, by all workers together."""
+        by_name = {p.name: p for p in self.parts}
+        parts = parts_of((name, by_name[name].shape) for name in order)
+        if len(parts) != len(self.parts):
+            raise ValueError("the order does not name every tensor once")
+        new = self._make(parts)
+        if self._used:
+            data = state.pack(self.state_dict(), parts)
+            check(lib.gw_sync_load_one(new, data.ctypes.data, data.nbytes,
+                                       self.comm.rank, self.comm.workers))
+        lib.gw_sync_free(self.pointer)
+        self._pointer, self.parts = new, parts
+
+    def close(self) -> None:
+        if self._pointer is not None:
+            pointer, self._pointer = self._pointer, None
+            lib.gw_sync_free(pointer)
+
+    def __del__(self) -> None:
+        if getattr(self, "_pointer", None) is not None:
+            self.close()

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""attach(): DistributedDataParallel with gradwire's exchange.
+
+    autograd thread          thread of the handle              library's own threads
+    bucket ready -> hook ->  dense: parts are handed on   ->   exchange beside backward
+    last bucket  -> hook ->  the whole vector is exchanged
+    end of backward waits,
+    raises what went wrong
+
+The model is one vector, whatever DDP's buckets are. Its order follows the buckets
+(arrangement.py); what is remembered belongs to parameters and moves with them.
+"""
+from __future__ import annotations
+
+import types
+import weakref
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from .comm import Comm
+from .connect import connect
+from .errors import GradwireError
+from .exchange import Exchange
+from .spec import check_spec, needs_optimizer
+from .sync import Sync
+
+_MARK = "_gradwire_switch"
+
+
+class Handle:
+    """What attach() returns: statistics, state, and the way back."""
+
+    def __init__(self, model: DistributedDataParallel, sync: Sync, exchange: Exchange,
+                 optimizer: Any):
+        self._model = weakref.ref(model)
+        self._sync = sync
+        self._exchange = exchange
+        self._optimizer = optimizer
+        self._closed = False
+
+    @property
+    def spec(self) -> str:
+        """The spec with every choice made."""
+        return self._open().spec
+
+    @property
+    def rank(self) -> int:
+        return self._open().comm.rank
+
+    @property
+    def workers(self) -> int:
+        return self._open().comm.workers
+
+    def _open(self) -> Sync:
+        if self._closed:
+            raise RuntimeError("this handle is detached")
+        return self._sync
+
+    def stats(self) -> Dict[str, float]:
+        """Sums over all steps so far, for this worker: steps, skipped, bytes_sent,
+        bytes_received, messages_sent, messages_received, encode_seconds,
+        wait_seconds, decode_seconds."""
+        return self._open().stats()
+
+    def residual_norm(self) -> float:
+        """The Euclidean norm of what this worker has not sent yet."""
+        return self._open().residual_norm()
+
+    def finish(self) -> None:
+        """Ends the training: recipes that let models differ leave their average in the
+        parameters. All workers call it together."""
+        self._open()
+        self._exchange.finish()
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Everything this worker remembers, by the names of the parameters. Every worker
+        saves its own."""
+        saved = self._open().state_dict()
+        return {key: _to_torch(value) for key, value in saved.items()} | {
+            "order": [part.name for part in self._sync.parts]}
+
+    def load_state_dict(self, states: Union[Mapping[str, Any],
+                                            Sequence[Mapping[str, Any]]]) -> None:
+        """Goes on where workers stopped. Each worker gives one state, every worker
+        another's; or all give the list of all, which may have been saved by another
+        number of workers. All workers call it together."""
+        sync = self._open()
+        first = states if isinstance(states, Mapping) else next(iter(states), {})
+        order = list(first.get("order", ()))
+        names = {part.name for part in sync.parts}
+        # The same order gives the same bits. A model that is not the saved one is for
+        # the sync to complain of, on all workers.
+        same = bytes([set(order) == names and len(order) == len(names)])
+        if b"\0" not in sync.comm.allgather(same):
+            self._exchange.pin(order)
+        plain = _to_numpy(states) if isinstance(states, Mapping) else [
+            _to_numpy(s) for s in states]
+        sync.load_state_dict(plain)
+
+    def detach(self) -> None:
+        """Back to plain DDP and to the optimizer's own step. What was not sent yet is
+        dropped. attach() works again afterwards."""
+        if self._closed:
+            return
+        self._closed = True
+        model = self._model()
+        if model is not None:
+            getattr(model, _MARK).handle = None
+        if self._optimizer is not None:
+            self._optimizer.undo()
+        self._exchange.close()
+        self._sync.comm.close()
+
+
+class _Switch:
+    """DDP takes one hook for good; this is its state, and says what it does now."""
+
+    def __init__(self, group: Any):
+        self.group = group
+        self.handle: Optional[Handle] = None
+
+
+# DDP reads annotations of hooks and does not understand postponed ones: none here.
+def _hook(switch, bucket):  # type: ignore[no-untyped-def]
+    if switch.handle is not None:
+        return switch.handle._exchange.bucket(bucket)
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+    return allreduce_hook(switch.group, bucket)
+
+
+class _Optimizer:
+    """The optimizer's step with what must happen around it."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, exchange: Exchange):
+        self._optimizer = weakref.ref(optimizer)
+        self._active = True
+        own = optimizer.__dict__.get("step")
+        inner = optimizer.step
+        outer = self
+
+        def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not outer._active:
+                return inner(*args, **kwargs)
+            result = None if exchange.skip_step() else inner(*args, **kwargs)
+            exchange.model_step()
+            return result
+
+        # Schedulers look for marks on the step, and want a bound method.
+        step.__dict__.update(getattr(inner, "__dict__", {}))
+        self._own, self._bound = own, types.MethodType(step, optimizer)
+        optimizer.step = self._bound  # type: ignore[method-assign]
+
+    def undo(self) -> None:
+        self._active = False
+        optimizer = self._optimizer()
+        if optimizer is None or optimizer.__dict__.get("step") is not self._bound:
+            return  # somebody wrapped it further: it stays, and does nothing
+        if self._own is None:
+            del optimizer.__dict__["step"]
+        else:
+            optimizer.step = self._own  # type: ignore[method-assign]
+
+
+# ---- attach --------------------------------------------------------------------
+
+
+def attach(model: DistributedDataParallel, spec: str,
+           optimizer: Optional[torch.optim.Optimizer] = None, *,
+           nonfinite: str = "stop", seed: int = 0, timeout: float = 60.0,
+           address: Optional[str] = None, link: Optional[str] = None) -> Handle:
+    """Makes `model` exchange gradients, or models, as `spec` says. All workers of its
+    process group call it together, before the first step.
+
+    optimizer  needed by recipes that exchange models (local, oneshot, spa, pqasgd,
+               a2sgd with resync), whose step is wrapped, and by nonfinite="skip"
+    nonfinite  what to do about NaN or infinity in a gradient: "stop" raises on every
+               worker; "skip" leaves out the step on every worker; "ignore" does not look
+    seed       of stochastic rounding, the same on every worker
+    timeout    seconds without an answer after which a worker is given up
+    address    by which other hosts reach this one, if the guess is wrong
+    link       behave like a network such as "100mbit,1ms" (workers on one machine)
+    """
+    _check_model(model)
+    group = model.process_group
+    check = _Agreement(group)
+    sync = comm = None
+    with check:
+        canonical = check_spec(spec)
+        _check_use(model, canonical, optimizer, nonfinite)
+    check.raise_on_all()
+    try:
+        comm = connect(check.rank, check.workers, check.exchange, timeout=timeout,
+                       address=address)
+        if link is not None:
+            comm.link(link)
+        names = _parameters(model)
+        sync = Sync([(name, tuple(p.shape)) for name, p in names.items()], spec, comm,
+                    nonfinite=nonfinite, seed=seed)
+        exchange = Exchange(sync, names)
+        _register_hook(model, group)
+        if needs_optimizer(spec):
+            exchange.start()
+    except BaseException:
+        if comm is not None:
+            comm.close()
+        raise
+    wrapped = None if optimizer is None else _Optimizer(optimizer, exchange)
+    handle = Handle(model, sync, exchange, wrapped)
+    getattr(model, _MARK).handle = handle
+    return handle
+
+
+def _check_model(model: Any) -> None:
+    if not isinstance(model, DistributedDataParallel):
+        raise ValueError("attach() wants a DistributedDataParallel model, not "
+                         f"{type(model).__name__}")
+    if not dist.is_initialized():
+        raise RuntimeError("there is no process group: call "
+                           "torch.distributed.init_process_group() first")
+    switch = getattr(model, _MARK, None)
+    if switch is not None and switch.handle is not None:
+        raise RuntimeError("gradwire is attached to this model already: call detach() "
+                           "of the handle first")
+
+
+def _check_use(model: DistributedDataParallel, spec: str, optimizer: Any,
+               nonfinite: str) -> None:
+    devices = {p.device.type for p in _parameters(model).values()}
+    if len(devices) > 1:
+        raise ValueError("the parameters are on " + " and ".join(sorted(devices)) +
+                         ": gradwire wants all of a model in one place")
+    if not devices <= {"cpu", "cuda"}:
+        raise ValueError(f"parameters on {devices.pop()} are not supported: gradwire "
+                         "knows cpu and cuda")
+    if optimizer is None and needs_optimizer(spec):
+        raise ValueError(f"'{spec}' exchanges models after each step of the optimizer: "
+                         "give it, attach(model, spec, optimizer)")
+    if optimizer is None and nonfinite == "skip":
+        raise ValueError("nonfinite='skip' leaves out steps of the optimizer: give it, "
+                         "attach(model, spec, optimizer)")
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        raise ValueError("the optimizer is a torch.optim.Optimizer, not "
+                         f"{type(optimizer).__name__}")
+    for name, module in model.module.named_modules():
+        if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.sparse:
+            raise ValueError(f"'{name}' has sparse gradients, which DDP does not hand "
+                             "to hooks: make it without sparse=True")
+
+
+def _parameters(model: DistributedDataParallel) -> Dict[str, torch.nn.Parameter]:
+    """What DDP exchanges, by name."""
+    ignored = getattr(model, "parameters_to_ignore", ())
+    return {name: p for name, p in model.module.named_parameters()
+            if p.requires_grad and name not in ignored}
+
+
+def _register_hook(model: DistributedDataParallel, group: Any) -> None:
+    """Registers the hook, once in the life of the model."""
+    if hasattr(model, _MARK):
+        return
+    switch = _Switch(group)
+    try:
+        model.register_comm_hook(switch, _hook)
+    except RuntimeError as error:
+        raise RuntimeError("this model has another communication hook, and DDP takes "
+                           f"one only: attach gradwire instead of it ({error})") from None
+    setattr(model, _MARK, switch)
+
+
+class _Agreement:
+    """Trouble that one worker has is raised on all: nobody waits for it in vain."""
+
+    def __init__(self, group: Any):
+        self.group = group
+        self.rank = dist.get_rank(group)
+        self.workers = dist.get_world_size(group)
+        self.trouble: Optional[BaseException] = None
+
+    def __enter__(self) -> _Agreement:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        self.trouble = error if isinstance(error, Exception) else None
+        return self.trouble is not None
+
+    def exchange(self, mine: Any) -> List[Any]:
+        everybody: List[Any] = [None] * self.workers
+        dist.all_gather_object(everybody, mine, group=self.group)
+        return everybody
+
+    def raise_on_all(self) -> None:
+        said = self.exchange(str(self.trouble) if self.trouble is not None else None)
+        if self.trouble is not None:
+            raise self.trouble
+        for rank, text in enumerate(said):
+            if text is not None:
+                raise GradwireError(f"worker {rank} cannot attach: {text}")
+
+
+# ---- states --------------------------------------------------------------------
+
+
+def _to_torch(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _to_torch(v) for k, v in value.items()}
+    return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+
+
+def _to_numpy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _to_numpy(v) for k, v in value.items()}
+    return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value

@@ -1,0 +1,357 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package without torch: what it believes of gradwire.h, Sync on numpy
+arrays over threads and over sockets, states, errors."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+
+from torch_crew import raises, skip_without
+
+skip_without("numpy")
+import numpy as np
+
+import gradwire
+from gradwire import _api
+
+SOURCE = os.environ["GRADWIRE_SOURCE"]
+HEADER = os.path.join(SOURCE, "include", "gradwire.h")
+
+
+# ---- the header ----------------------------------------------------------------
+
+
+def constants():
+    """C's name of each number in _api."""
+    prefixes = ("OK", "PENDING", "SKIPPED", "ERR_", "SPAWN_", "NONFINITE_")
+    return {f"GW_{name}": value for name, value in vars(_api).items()
+            if name.startswith(prefixes) and isinstance(value, int)}
+
+
+def offsets():
+    """"struct.field": (offset, size) of each field of each struct in _api."""
+    return {f"{struct}.{field}": (getattr(kind, field).offset, getattr(kind, field).size)
+            for struct, kind in _api.STRUCTS.items() for field, _ in kind._fields_}
+
+
+def c_program():
+    lines = [f'printf("{name} %d\\n", (int){name});' for name in constants()]
+    for struct, kind in _api.STRUCTS.items():
+        lines.append(f'printf("{struct} %zu\\n", sizeof({struct}));')
+        for field, _ in kind._fields_:
+            lines.append(f'printf("{struct}.{field} %zu %zu\\n", offsetof({struct}, '
+                         f'{field}), sizeof((({struct} *)0)->{field}));')
+    return ("#include <stdio.h>\n#include <gradwire.h>\nint main(void)\n{\n" +
+            "\n".join(lines) + "\nreturn 0;\n}\n")
+
+
+def says_c():
+    with tempfile.TemporaryDirectory() as directory:
+        source, program = os.path.join(directory, "a.c"), os.path.join(directory, "a")
+        with open(source, "w") as f:
+            f.write(c_program())
+        subprocess.run(["cc", "-I", os.path.dirname(HEADER), source, "-o", program],
+                       check=True)
+        out = subprocess.run([program], check=True, capture_output=True, text=True).stdout
+    return {line.split()[0]: tuple(map(int, line.split()[1:]))
+            for line in out.splitlines()}
+
+
+def header_text():
+    with open(HEADER) as f:
+        text = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
+    return re.sub(r"\\\n", " ", text)
+
+
+def test_numbers_and_structs():
+    import ctypes
+    c = says_c()
+    for name, value in constants().items():
+        assert c[name] == (value,), f"{name} is {c[name]}, not {value}"
+    for name, place in offsets().items():
+        assert c[name] == place, f"{name} is {c[name]}, not {place}"
+    for struct, kind in _api.STRUCTS.items():
+        assert c[struct] == (ctypes.sizeof(kind),), struct
+    statuses = re.findall(r"X\((GW_\w+), (-?\d+)", header_text())
+    assert {n: int(v) for n, v in statuses}.items() <= constants().items(), statuses
+
+
+def kind_of(declaration):
+    """What ctypes should say of an argument or a result in C."""
+    text = declaration.replace("const", " ").strip()
+    if "*" in text or "[" in text:
+        return "pointer"
+    word = text.split()[0]
+    return {"gw_status": "int"}.get(word, word)
+
+
+def kind_in_ctypes(kind):
+    import ctypes
+    if kind is None:
+        return "void"
+    if kind in (ctypes.c_void_p, ctypes.c_char_p) or hasattr(kind, "contents"):
+        return "pointer"
+    names = {ctypes.c_int: "int", ctypes.c_size_t: "size_t", ctypes.c_double: "double"}
+    structs = {v: k for k, v in _api.STRUCTS.items()}
+    return names.get(kind) or structs[kind]
+
+
+def test_signatures():
+    text = header_text()
+    for name, (result, *arguments) in _api.FUNCTIONS.items():
+        found = re.search(r"GW_API\s+([^;()]*?[\s*])" + name + r"\(([^;]*)\);", text, re.S)
+        assert found, f"{name} is not in gradwire.h"
+        own = found.group(2).strip()
+        wanted = [] if own == "void" else [kind_of(a) for a in own.split(",")]
+        assert [kind_in_ctypes(a) for a in arguments] == wanted, (name, wanted)
+        assert kind_in_ctypes(result) == kind_of(found.group(1)), name
+
+
+# ---- workers as threads --------------------------------------------------------
+
+
+def on_threads(workers, body, comms=None):
+    """body(comm) in each of several threads; their results."""
+    results, failures = [None] * workers, []
+    group = None if comms else gradwire.LocalGroup(workers)
+
+    def run(rank):
+        try:
+            with (comms(rank) if comms else group.join(rank)) as comm:
+                results[rank] = body(comm)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(r,)) for r in range(workers)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if failures:
+        raise failures[0]
+    return results
+
+
+def values(rank, step, n):
+    return np.random.default_rng(100 * step + rank).standard_normal(n).astype(np.float32)
+
+
+def averages(comm):
+    sync = gradwire.Sync({"w": (20, 30), "b": np.zeros(30)}, "dense", comm)
+    assert sync.floats == 630 and sync.spec == "dense"
+    g = values(comm.rank, 0, 630)
+    assert sync.gradient(g)
+    mean = sum(values(r, 0, 630) for r in range(comm.workers)) / comm.workers
+    np.testing.assert_allclose(g, mean, rtol=1e-5, atol=1e-6)
+    stats = sync.stats()
+    assert stats["steps"] == 1 and (comm.workers == 1 or stats["bytes_sent"] > 0)
+    assert sync.keeps_equal and not sync.model_due
+    assert comm.allgather(b"x" * comm.rank) == [b"x" * r for r in range(comm.workers)]
+    comm.barrier()
+    return g.tobytes()
+
+
+def test_dense():
+    for workers in (1, 2, 3, 5):
+        assert len(set(on_threads(workers, averages))) == 1
+
+
+def free_port():
+    """One below those that the kernel gives away by itself."""
+    import random
+    import socket
+    while True:
+        port = random.randrange(20000, 32000)
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+            return port
+        except OSError:
+            continue
+
+
+def test_sockets():
+    """The same over TCP: workers that meet at an address."""
+    for workers in (1, 2, 4):
+        port = free_port()
+
+        def comms(rank):
+            return gradwire.rendezvous(rank, workers, f"127.0.0.1:{port}",
+                                       address="127.0.0.1")
+        assert len(set(on_threads(workers, averages, comms))) == 1
+
+
+def test_strangers():
+    """Who does not know the secret is turned away; the others connect all the same."""
+    import socket
+    said = [None, None]
+    both = threading.Barrier(2)
+
+    def comms(rank):
+        def exchange(mine):
+            said[rank] = mine
+            both.wait()
+            if rank == 1:
+                host, port = said[0]["addresses"][0]
+                for junk in (b"", b"GET / HTTP/1.0\r\n\r\n", b"x" * 24):
+                    with socket.create_connection((host, port)) as s:
+                        s.sendall(junk)
+            return list(said)
+        return gradwire.connect(rank, 2, exchange, address="127.0.0.1")
+
+    assert len(set(on_threads(2, averages, comms))) == 1
+
+
+def test_unreachable():
+    def exchange(mine):
+        return [dict(mine, addresses=[("127.0.0.1", 9)], host="there", secret=b"x" * 16), mine]
+
+    error = raises(gradwire.PeerError, "worker 0 on host there cannot be reached at "
+                   "127.0.0.1:9", lambda: gradwire.connect(1, 2, exchange, timeout=0.5))
+    assert "GRADWIRE_ADDRESS" in str(error)
+
+
+def learns(comm, spec, begin, end, x, sync):
+    for step in range(begin, end):
+        g = x + values(comm.rank, step, x.size)
+        if sync.gradient(g):
+            x -= np.float32(0.1) * g
+        sync.model(x)
+
+
+def test_model_recipes():
+    def body(comm):
+        sync = gradwire.Sync(50, "local:3+topk:0.2", comm)
+        x = values(comm.rank, 7, 50)
+        sync.start(x)
+        learns(comm, "", 0, 6, x, sync)
+        sync.finish(x)
+        return x.tobytes()
+
+    assert len(set(on_threads(3, body))) == 1
+
+
+# ---- states --------------------------------------------------------------------
+
+
+def test_states():
+    layout = [("a", (10, 20)), ("b", 100)]
+    for spec in ("gtopk:0.05", "drop:0.9", "local:3", "pqasgd:2,4", "local:2,average=polyak"):
+        saved = {}
+
+        def whole(comm):
+            sync = gradwire.Sync(layout, spec, comm)
+            x = values(0, 99, 300)
+            sync.start(x)
+            learns(comm, spec, 0, 5, x, sync)
+            saved[comm.rank] = (x.copy(), sync.state_dict())
+            learns(comm, spec, 5, 9, x, sync)
+            return x, sync.state_dict()
+
+        def resumed(comm):
+            # In another order: what is remembered belongs to names.
+            sync = gradwire.Sync(layout, spec, comm)
+            x, state = saved[comm.rank]
+            sync.load_state_dict(state)
+            x = x.copy()
+            learns(comm, spec, 5, 9, x, sync)
+            return x, sync.state_dict()
+
+        for (x, s), (y, t) in zip(on_threads(3, whole), on_threads(3, resumed)):
+            assert x.tobytes() == y.tobytes(), spec
+            assert s["step"] == t["step"] == 9 and s["stats"] == t["stats"]
+            for name in s.get("residual", ()):
+                np.testing.assert_array_equal(s["residual"][name], t["residual"][name])
+
+
+def mass(states):
+    return {name: sum(s["residual"][name].astype(float) for s in states)
+            for name in ("a", "b")}
+
+
+def test_another_number_and_order():
+    def save(comm):
+        sync = gradwire.Sync([("a", 200), ("b", 100)], "topk:0.02", comm)
+        for step in range(3):
+            sync.gradient(values(comm.rank, step, 300))
+        return sync.state_dict()
+
+    old = on_threads(4, save)
+
+    def load(comm):
+        sync = gradwire.Sync([("b", 100), ("a", 200)], "topk:0.02", comm)
+        sync.load_state_dict(old)
+        here = sync.state_dict()
+        sync.arrange(["a", "b"])
+        again = sync.state_dict()
+        for name in ("a", "b"):
+            np.testing.assert_array_equal(here["residual"][name], again["residual"][name])
+        raises(ValueError, "does not name every tensor", lambda: sync.arrange(["a"]))
+        sync.gradient(values(comm.rank, 9, 300))
+        return again
+
+    for workers in (1, 2, 3, 4, 6):
+        new = on_threads(workers, load)
+        for name, sum_ in mass(old).items():
+            np.testing.assert_allclose(mass(new)[name], sum_, atol=1e-5)
+
+
+# ---- wrong use -----------------------------------------------------------------
+
+
+def test_errors():
+    def body(comm):
+        sync = gradwire.Sync(8, "dense", comm)
+        raises(TypeError, "float32", lambda: sync.gradient(np.zeros(8)))
+        raises(TypeError, "one piece", lambda: sync.gradient(np.zeros(16, "f4")[::2]))
+        raises(ValueError, "8 floats", lambda: sync.gradient(np.zeros(9, "f4")))
+        raises(ValueError, "two tensors of the layout are called 'a'",
+               lambda: gradwire.Sync([("a", 1), ("a", 2)], "dense", comm))
+        raises(gradwire.SpecError, "densse", lambda: gradwire.Sync(8, "densse", comm))
+        raises(ValueError, "is none of", lambda: gradwire.Sync(8, "dense", comm, nonfinite="x"))
+        raises(gradwire.NonFiniteError, "worker 0 holds NaN",
+               lambda: sync.gradient(np.full(8, np.nan, "f4")))
+        raises(ValueError, "no state", lambda: sync.load_state_dict([]))
+        comm.close()
+        raises(ValueError, "closed", lambda: sync.stats())
+        raises(ValueError, "closed", comm.barrier)
+
+    on_threads(1, body)
+    raises(ValueError, "is not host:port", lambda: gradwire.rendezvous(0, 1, "here"))
+    assert "gtopk" in gradwire.check_spec("gtopk:0.1")
+    assert gradwire.needs_optimizer("local:4") and not gradwire.needs_optimizer("dense")
+
+
+def test_library_not_found():
+    """What is named but missing is said, with what to do."""
+    env = dict(os.environ, GRADWIRE_LIBRARY="/nowhere/libgradwire.so")
+    out = subprocess.run([sys.executable, "-c", "import gradwire"], env=env,
+                         capture_output=True, text=True)
+    assert out.returncode == 1 and "no libgradwire.so at /nowhere" in out.stderr, out.stderr
+
+
+def test_documented_loop():
+    """The example in docs/pytorch.md for those without PyTorch."""
+    with open(os.path.join(SOURCE, "docs", "pytorch.md")) as f:
+        blocks = re.findall(r"```python\n(.*?)```", f.read(), re.S)
+    code = next(b for b in blocks if "def work(comm)" in b)
+    code = code.replace("    sync.finish(x)\n", "    sync.finish(x)\n    done.append(x)\n")
+    names = {"done": []}
+    exec(code, names)
+    assert len(names["done"]) == 4
+    assert all(abs(float(x.mean()) - 1.5) < 0.6 for x in names["done"])
+
+
+def test_no_torch_needed():
+    code = "import sys, gradwire; assert 'torch' not in sys.modules; print(gradwire.__version__)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert out.returncode == 0 and out.stdout.strip() == gradwire.version(), out
+
+
+if __name__ == "__main__":
+    for name, test in list(globals().items()):
+        if name.startswith("test_"):
+            print(name, flush=True)
+            test()
