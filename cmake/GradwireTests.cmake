@@ -28,8 +28,8 @@ function(gradwire_test_properties name)
   endif()
   set_tests_properties(${name} PROPERTIES
     TIMEOUT 300 SKIP_RETURN_CODE 77 LABELS "${labels}")
-  # It starts several ranks on several hosts: the cores are its own meanwhile.
-  if(name MATCHES "^test_cluster")
+  # They start several ranks, on several hosts: the cores are their own meanwhile.
+  if(name MATCHES "^test_(cluster|mpi)")
     set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
   endif()
 endfunction()
