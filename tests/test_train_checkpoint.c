@@ -476,11 +476,12 @@ static void residuals_are_preserved(void **state)
     static const char *const sync[] = {"gtopk:0.05", "drop:0.95", "topk:0.05+q:4",
                                        "local:4+topk:0.1"};
     static const int workers[] = {3, 8, 1, 5};
+    static const size_t tries[] = {4, 2, 2, 2};
     double before[FLOATS], after[FLOATS];
 
     (void)state;
     for (size_t i = 0; i < 4; i++)
-        for (size_t k = 0; k < 4; k++) {
+        for (size_t k = 0; k < tries[i]; k++) {
             gwt_config c = small();
             c.sync = sync[i];
             c.steps = 0;
@@ -495,12 +496,12 @@ static void residuals_are_preserved(void **state)
             run(&c); /* is at its end already */
             sum_sections(name_of(4), GWT_KIND_SYNC, STATE_HEADER, after);
             assert_near(before, after, 1.0);
-            c.epochs = 4;
+            c.epochs = 3;
             gwt_summary s = run(&c);
             if (!(s.test_loss < first.test_loss))
                 fail_msg("%s: loss %g, then %g with %d workers", sync[i],
                          first.test_loss, s.test_loss, workers[k]);
-            assert_int_equal(s.steps, 4 * (700 / (8 * workers[k])));
+            assert_int_equal(s.steps, 3 * (700 / (8 * workers[k])));
         }
 }
 
