@@ -186,7 +186,9 @@ ROW void din_row(const row *r, size_t B, int cut)
     for (size_t p = 0; p < r->pixels; p++) {
         const float *x = r->in + p * B, *dout = r->dout + p * B;
         float *din = r->din + p * B;
+#if !defined(__clang__)
 #pragma GCC ivdep
+#endif
         for (size_t l = 0; l < B; l++) {
             float g = dout[l];
             if (cut)
