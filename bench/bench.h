@@ -16,7 +16,9 @@ typedef struct gwb_settings {
     int quick;  /* small and few: shows that it works, measures little */
     int json;   /* one object per line instead of tables */
     int threads;
-    const char *filter; /* only rows whose name contains it; NULL: all */
+    const char *filter;         /* only rows whose name contains it; NULL: all */
+    const char *model, *sample; /* of the group "model": its name, "3x32x32" */
+    uint64_t batch, classes;
 } gwb_settings;
 
 /* ---- races ------------------------------------------------------------------- */
@@ -116,6 +118,7 @@ extern const gwb_group gwb_group_link;
 extern const gwb_group gwb_group_exchange;
 extern const gwb_group gwb_group_recipes;
 extern const gwb_group gwb_group_train;
+extern const gwb_group gwb_group_model;
 
 /* The i-th group, NULL past the end. */
 const gwb_group *gwb_group_at(size_t i);

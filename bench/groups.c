@@ -16,8 +16,8 @@
 enum { FLOATS = 25000000, FLOATS_QUICK = 100000 };
 
 static const gwb_group *const table[] = {
-    &gwb_group_kernels,  &gwb_group_wire,    &gwb_group_link,
-    &gwb_group_exchange, &gwb_group_recipes, &gwb_group_train,
+    &gwb_group_kernels, &gwb_group_wire,  &gwb_group_link,  &gwb_group_exchange,
+    &gwb_group_recipes, &gwb_group_train, &gwb_group_model,
 };
 
 const gwb_group *gwb_group_at(size_t i)

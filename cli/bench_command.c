@@ -20,6 +20,14 @@ static const gwc_flag flags[] = {
     {"threads", "N", "1", "threads a kernel uses", GWC_INT, AT(threads), 1, 64},
     {"filter", "TEXT", NULL, "only rows whose name contains it", GWC_TEXT, AT(filter),
      0, 0},
+    {"model", "NAME", "fnn3", "for the benchmark model: which", GWC_TEXT, AT(model), 0,
+     0},
+    {"batch", "N", "64", "likewise: samples of a step", GWC_COUNT, AT(batch), 1, 1e6},
+    {"sample", "CxHxW", "1x28x28",
+     "likewise: channels, height and width of a sample;\nfor text its tokens", GWC_TEXT,
+     AT(sample), 0, 0},
+    {"classes", "N", "10", "likewise: classes, or words of the vocabulary", GWC_COUNT,
+     AT(classes), 2, 1e7},
     {"quick", NULL, NULL, "small and few: to see that it works, not to measure",
      GWC_SWITCH, AT(quick), 0, 0},
     {"json", NULL, NULL, "print each row as a line of JSON", GWC_SWITCH, AT(json), 0,
@@ -49,6 +57,7 @@ static void print_help(void)
          "Examples\n"
          "  gradwire bench\n"
          "  gradwire bench kernels --filter top-k\n"
+         "  gradwire bench model --model resnet20 --sample 3x32x32 --batch 32\n"
          "  GW_CPU_OFF=avx2 gradwire bench kernels --json");
 }
 
