@@ -475,6 +475,33 @@ static void clipped_runs_stay_in_step(void **state)
     assert_int_equal(sparse.equal, 1);
 }
 
+/* A run that goes on from a checkpoint in the middle of an epoch, states and all. */
+static void a_run_can_be_resumed(void **state)
+{
+    static const char *const models[] = {"lstm:8",
+                                         "transformer:layers=1,heads=2,width=8"};
+
+    (void)state;
+    write_split();
+    for (size_t i = 0; i < 2; i++) {
+        gwt_config c = small(models[i]);
+        c.steps = 130; /* an epoch has 93 */
+        c.dropout = 0.2;
+        c.clip = 1.0;
+        gwt_summary whole = run(&c);
+        c.steps = 117;
+        c.checkpoint_every = "39";
+        c.keep = 1;
+        run(&c);
+        c.steps = 130;
+        c.resume = 1;
+        gwt_summary resumed = run(&c);
+        assert_int_equal(resumed.steps, 130);
+        assert_true(whole.model_hash == resumed.model_hash);
+        assert_true(whole.perplexity == resumed.perplexity);
+    }
+}
+
 static void job_fails(const gwt_config *c, const char *word)
 {
     gwt_job *job;
@@ -526,6 +553,7 @@ int main(void)
         IN_DIRECTORY(evaluation_does_not_disturb),
         IN_DIRECTORY(evaluation_is_the_same_for_any_workers),
         IN_DIRECTORY(clipped_runs_stay_in_step),
+        IN_DIRECTORY(a_run_can_be_resumed),
         IN_DIRECTORY(models_and_data_must_fit),
     };
 
