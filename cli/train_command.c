@@ -140,6 +140,8 @@ static void print_help(void)
          "  gradwire train\n"
          "  gradwire train --workers 8 --sync gtopk:0.001 --link 1gbit,50us\n"
          "  gradwire train --sync local:16+q:4 --epochs 10 --lr-schedule cosine\n"
+         "  gradwire train --model lstm --data text:my-text --lr 20 --momentum 0 "
+         "--clip 0.25\n"
          "  gradwire train --data idx:my-digits --out runs/first --json\n"
          "  mpirun -n 8 --host a:4,b:4 gradwire train --sync gtopk:0.001");
 }

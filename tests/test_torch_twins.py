@@ -45,6 +45,10 @@ TABLE = [
     Row("resnet20", (3, 32, 32), 10, 16, 0.001),
     Row("resnet20", (1, 28, 28), 10, 8, 0.001),
     Row("vgg16", (3, 32, 32), 10, 8, 2e-5),
+    Row("lstm", (35, 1, 1), 1000, 5, 2.0, 1000),
+    Row("lstm:24", (7, 1, 1), 50, 3, 5.0, 50),
+    Row("transformer", (64, 1, 1), 1000, 4, 0.1, 1000),
+    Row("transformer:layers=2,heads=3,width=24", (9, 1, 1), 50, 3, 0.1, 50),
 ]
 
 Recording = namedtuple("Recording", "head params batches gradient losses")

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+import torch_text_models
+
 
 class Images(nn.Module):
     """Rows become batch x channels x height x width."""
@@ -89,6 +91,7 @@ MODELS = {
     "cnn": cnn,
     "resnet20": resnet20,
     "vgg16": vgg16,
+    **torch_text_models.MODELS,
 }
 
 

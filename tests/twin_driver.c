@@ -39,7 +39,6 @@ static size_t whole(const char *text)
 static gw_status set_up(twin *t, char **argv)
 {
     gwt_shape in = {whole(argv[2]), whole(argv[3]), whole(argv[4])};
-    const gwt_model_spec *spec;
 
     t->classes = whole(argv[5]);
     t->batch = whole(argv[6]);
@@ -48,8 +47,7 @@ static gw_status set_up(twin *t, char **argv)
     t->ids = whole(argv[9]);
     t->input = gwt_shape_floats(in);
     gwt_compute_threads(1);
-    GWT_TRY(gwt_model_find(argv[1], &spec));
-    GWT_TRY(gwt_model_new(&t->model, spec, in, t->classes, t->batch));
+    GWT_TRY(gwt_model_make(&t->model, argv[1], in, t->classes, t->batch));
     gwt_model_init(t->model, SEED);
     t->outputs = gwt_model_outputs(t->model);
     t->labels = gwt_calloc(t->batch * t->outputs, sizeof *t->labels, "labels");
