@@ -134,7 +134,11 @@ static void print_section(const struct section *s)
         return;
     puts(s->title);
     for (size_t i = 0; s->row(i, &row); i++)
-        printf("  %-14s %s\n", row.name, row.summary);
+        /* A name with settings is longer than its column. */
+        if (strlen(row.name) > 14)
+            printf("  %s\n  %-14s %s\n", row.name, "", row.summary);
+        else
+            printf("  %-14s %s\n", row.name, row.summary);
     putchar('\n');
 }
 

@@ -85,7 +85,9 @@ static gw_status fit_data(gwt_job *job)
     const gwt_config *c = &job->config;
 
     if (job->model->text != job->data.text)
-        return gw_fail(GW_ERR_ARG, "model %s reads %s, but data set %s is not that",
+        return gw_fail(GW_ERR_ARG,
+                       "model %s reads %s, but data set %s is not that; 'gradwire "
+                       "list' shows what is",
                        c->model, job->model->text ? "text" : "pictures or vectors",
                        c->data);
     if (c->dropout > 0.0 && !job->model->text)
