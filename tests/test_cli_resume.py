@@ -5,7 +5,7 @@
 # they are done: model, log and summary are those of a run that was never stopped, and
 # once there is a checkpoint there is a good one ever after.
 #
-# GW_KILLS=200 says how many kills (default: a handful), GW_SEED repeats a run.
+# GW_KILLS=200 says how many kills (default: a handful), GW_TEST_SEED repeats a run.
 import json
 import os
 import random
@@ -17,7 +17,7 @@ import time
 
 GRADWIRE = os.path.abspath(os.environ["GRADWIRE"])
 KILLS = int(os.environ.get("GW_KILLS", "14"))
-SEED = int(os.environ.get("GW_SEED", str(time.time_ns() % 1000000)))
+SEED = int(os.environ.get("GW_TEST_SEED", str(time.time_ns() % 1000000)))
 JOB = ["--model", "softmax", "--data", "synthetic:train=900,test=60,dim=200,classes=5",
        "--batch", "8", "--workers", "3", "--epochs", "6", "--log-every", "11", "--quiet"]
 CASES = [["--sync", "dense"], ["--sync", "gtopk:0.02"], ["--sync", "drop:0.97"],
@@ -158,7 +158,7 @@ def reference(out, case, spawn):
 
 def main(tmp):
     rng = random.Random(SEED)
-    print(f"{KILLS} kills, GW_SEED={SEED}", flush=True)
+    print(f"{KILLS} kills, GW_TEST_SEED={SEED}", flush=True)
     known, done, trial = {}, 0, 0
     while done < KILLS and not failures:
         case = CASES[trial % len(CASES)]

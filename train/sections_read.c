@@ -153,7 +153,8 @@ static gw_status scan_all(scan *s)
 
 static gw_status check_all(gwt_sections *in)
 {
-    scan s = {.in = in, .chunk = gwt_calloc(CHUNK, 1, "reading a file")};
+    size_t room = in->len < CHUNK ? (size_t)in->len : CHUNK;
+    scan s = {.in = in, .chunk = gwt_calloc(room, 1, "reading a file")};
     gw_status st = s.chunk != NULL ? scan_all(&s) : GW_ERR_NOMEM;
 
     gwt_free(s.chunk);

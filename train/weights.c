@@ -183,7 +183,7 @@ static gw_status take_tensors(gwt_weights *w, const gwt_sections *in,
 static gw_status take_average(const gwt_sections *in, uint32_t kind, uint64_t copies,
                               float *to, size_t n)
 {
-    const size_t most = GWT_PIECE / sizeof *to;
+    const size_t most = n < GWT_PIECE / sizeof *to ? n + 1 : GWT_PIECE / sizeof *to;
     float *piece = gwt_calloc(most, sizeof *piece, "a piece of a checkpoint");
     gw_status st = piece != NULL ? GW_OK : GW_ERR_NOMEM;
 
