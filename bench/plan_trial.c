@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plan_trial.c - runs a method on made-up gradients in virtual time.
+ *
+ * Only the two calls of a sync are counted; making gradients and the step of the
+ * optimizer happen outside virtual time. */
+#define _GNU_SOURCE
+#include "plan_trial.h"
+
+#include "base.h"
+#include "gradients.h"
+#include "transport/link.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Warm: residuals and guesses settle. Measured: whole periods of local:8 and the
+ * like. */
+enum { WARM_STEPS = 8, MEASURED_STEPS = 16 };
+
+/* All workers' vectors together are no longer than this, and a worker's not shorter
+ * than that, or fixed costs would be multiplied. */
+static const size_t floats_most = (size_t)32 << 20, floats_least = 100000;
+
+/* Gradients of different steps and workers begin at different places. */
+enum { SHIFT = 4096 };
+
+typedef struct trial {
+    const gwb_plan_job *job;
+    const char *spec;
+    size_t n; /* floats of a worker here */
+    gwb_virtual_net *net;
+    const float *made_up; /* n and all shifts */
+    pthread_barrier_t meet;
+    gwb_clocks *clocks; /* per worker, at the end */
+    gw_stats stats;     /* of worker 0 */
+    int keeps_equal;
+} trial;
+
+typedef struct worker {
+    trial *t;
+    int rank;
+    float *grad, *params;
+    gw_comm *comm;
+    gw_sync *sync;
+    gw_status status;
+    char why[512];
+} worker;
+
+static size_t shifts(const trial *t)
+{
+    return (WARM_STEPS + MEASURED_STEPS + (size_t)t->job->workers) * SHIFT;
+}
+
+/* ---- a worker ---------------------------------------------------------------------
+ */
+
+static gw_status open_worker(worker *w)
+{
+    gw_tensor whole = {"all", 0, 1, w->t->n};
+    gw_layout *layout;
+    gw_status st;
+
+    w->grad = gwi_calloc(2 * w->t->n, sizeof *w->grad);
+    if (w->grad == NULL)
+        return gw_fail(GW_ERR_NOMEM, "no memory to try %s with", w->t->spec);
+    w->params = w->grad + w->t->n;
+    GWI_TRY(gwb_virtual_net_join(&w->comm, w->t->net, w->rank));
+    GWI_TRY(gw_layout_new(&layout, &whole, 1));
+    st = gw_sync_new(&w->sync, w->t->spec, layout, w->comm, NULL);
+    gw_layout_free(layout);
+    if (st == GW_OK)
+        st = gw_sync_start(w->sync, w->params);
+    return st;
+}
+
+static gw_status step(worker *w, size_t s)
+{
+    gwb_virtual_net *net = w->t->net;
+    gw_status st;
+
+    memcpy(w->grad, w->t->made_up + (s + (size_t)w->rank) * SHIFT,
+           w->t->n * sizeof *w->grad);
+    gwb_virtual_net_spend(net, w->rank, w->t->job->compute);
+    gwb_virtual_net_enter(net, w->rank);
+    st = gw_sync_gradient(w->sync, w->grad);
+    gwb_virtual_net_leave(net, w->rank);
+    GWI_TRY(st);
+    for (size_t i = 0; i < w->t->n; i++)
+        w->params[i] -= 0.01f * w->grad[i];
+    gwb_virtual_net_enter(net, w->rank);
+    st = gw_sync_model(w->sync, w->params);
+    gwb_virtual_net_leave(net, w->rank);
+    return st;
+}
+
+/* Warms up, sets all clocks to 0 together, and measures. */
+static gw_status work(worker *w)
+{
+    gw_stats before;
+
+    for (size_t s = 0; s < WARM_STEPS; s++)
+        GWI_TRY(step(w, s));
+    pthread_barrier_wait(&w->t->meet);
+    if (w->rank == 0)
+        gwb_virtual_net_start(w->t->net);
+    pthread_barrier_wait(&w->t->meet);
+    before = gw_sync_stats(w->sync);
+    for (size_t s = 0; s < MEASURED_STEPS; s++)
+        GWI_TRY(step(w, WARM_STEPS + s));
+    w->t->clocks[w->rank] = gwb_virtual_net_clocks(w->t->net, w->rank);
+    if (w->rank == 0) {
+        gw_stats after = gw_sync_stats(w->sync);
+        w->t->keeps_equal = gw_sync_keeps_equal(w->sync);
+        w->t->stats.bytes_sent = after.bytes_sent - before.bytes_sent;
+        w->t->stats.encode_seconds = after.encode_seconds - before.encode_seconds;
+        w->t->stats.decode_seconds = after.decode_seconds - before.decode_seconds;
+    }
+    return GW_OK;
+}
+
+static void *worker_main(void *arg)
+{
+    worker *w = arg;
+
+    w->status = open_worker(w);
+    /* All or none come this far: what fails, fails on all alike. */
+    if (w->status == GW_OK)
+        w->status = work(w);
+    if (w->status != GW_OK)
+        snprintf(w->why, sizeof w->why, "%s", gw_error_message());
+    gw_sync_free(w->sync);
+    gw_comm_free(w->comm);
+    gwi_free(w->grad);
+    return NULL;
+}
+
+/* ---- all workers ------------------------------------------------------------------
+ */
+
+static gw_status run_workers(trial *t)
+{
+    int count = t->job->workers, started = 0;
+    pthread_t thread[GWB_PLAN_WORKERS_MAX];
+    worker *w = gwi_calloc((size_t)count, sizeof *w);
+    gw_status st = GW_OK;
+
+    if (w == NULL)
+        return gw_fail(GW_ERR_NOMEM, "no memory for %d workers", count);
+    for (; started < count; started++) {
+        w[started] = (worker){.t = t, .rank = started};
+        if (pthread_create(&thread[started], NULL, worker_main, &w[started]) != 0)
+            break;
+    }
+    /* Those that were started would wait for the others for ever. */
+    if (started < count) {
+        gwi_free(w);
+        return gw_fail(GW_ERR_SYSTEM, "cannot start %d threads", count);
+    }
+    for (int r = 0; r < count; r++) {
+        pthread_join(thread[r], NULL);
+        if (w[r].status != GW_OK && st == GW_OK)
+            st = gw_fail(w[r].status, "%s: %s", t->spec, w[r].why);
+    }
+    gwi_free(w);
+    return st;
+}
+
+static void sum_up(gwb_plan_result *out, const trial *t)
+{
+    const double steps = MEASURED_STEPS;
+    double cpu = 0.0, coded = t->stats.encode_seconds + t->stats.decode_seconds;
+
+    memset(out, 0, sizeof *out);
+    for (int r = 0; r < t->job->workers; r++) {
+        for (size_t k = 0; k < t->job->links; k++)
+            if (t->clocks[r].at[k] / steps > out->step[k])
+                out->step[k] = t->clocks[r].at[k] / steps;
+        if (t->clocks[r].cpu / steps > cpu)
+            cpu = t->clocks[r].cpu / steps;
+    }
+    out->encode = coded > 0.0 ? cpu * t->stats.encode_seconds / coded : 0.0;
+    out->decode = cpu - out->encode;
+    out->bytes =
+        (double)t->stats.bytes_sent / steps * (double)t->job->params / (double)t->n;
+    out->keeps_equal = t->keeps_equal;
+    out->exchanges_nothing = t->stats.bytes_sent == 0;
+}
+
+static gw_status prepare(trial *t, float **made_up)
+{
+    const gwb_plan_job *job = t->job;
+    double cut;
+
+    t->n = floats_most / (size_t)job->workers;
+    t->n = t->n < floats_least ? floats_least : t->n;
+    t->n = t->n < job->params ? t->n : job->params;
+    cut = (double)job->params / (double)t->n;
+    gwb_net_settings net = {job->workers, job->link, job->links, cut * job->share, cut};
+    *made_up = gwi_calloc(t->n + shifts(t), sizeof **made_up);
+    t->clocks = gwi_calloc((size_t)job->workers, sizeof *t->clocks);
+    if (*made_up == NULL || t->clocks == NULL)
+        return gw_fail(GW_ERR_NOMEM, "no memory to try methods with %zu parameters",
+                       t->n);
+    gwb_heavy_gradient(*made_up, t->n + shifts(t));
+    t->made_up = *made_up;
+    return gwb_virtual_net_new(&t->net, &net);
+}
+
+gw_status gwb_plan_try(gwb_plan_result *out, const gwb_plan_job *job, const char *spec)
+{
+    trial t = {.job = job, .spec = spec};
+    float *made_up = NULL;
+    gw_status st;
+
+    GWI_TRY(gw_spec_check(spec, NULL, 0));
+    if (job->workers < 1 || job->workers > GWB_PLAN_WORKERS_MAX)
+        return gw_fail(GW_ERR_ARG,
+                       "plans are for 1 to %d workers; 'gradwire simulate' "
+                       "takes more",
+                       GWB_PLAN_WORKERS_MAX);
+    st = prepare(&t, &made_up);
+    if (st == GW_OK) {
+        pthread_barrier_init(&t.meet, NULL, (unsigned)job->workers);
+        st = run_workers(&t);
+        pthread_barrier_destroy(&t.meet);
+    }
+    if (st == GW_OK)
+        sum_up(out, &t);
+    gwb_virtual_net_free(t.net);
+    gwi_free(t.clocks);
+    gwi_free(made_up);
+    return st;
+}
+
+gw_status gwb_plan_link(gwb_link *out, const char *text)
+{
+    gwi_link_rate rate;
+
+    GWI_TRY(gwi_link_parse(text, &rate));
+    out->bytes_per_second = rate.bytes_per_second;
+    out->delay = rate.latency;
+    return GW_OK;
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plan_command.c - "gradwire plan": which method would pay, before anything is
+ * trained. */
+#define _GNU_SOURCE
+#include "commands.h"
+#include "common.h"
+#include "compare.h"
+#include "flags.h"
+#include "plan.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+
+typedef struct settings {
+    const char *model, *data, *data_dir, *link, *sync;
+    uint64_t params, batch;
+    int workers, here, json;
+    double compute;
+} settings;
+
+#define AT(field) offsetof(settings, field)
+
+#define METHODS \
+    "dense topk:0.001 gtopk:0.001 drop:0.99 qsgd:4 local:8 spa:8 pqasgd:8,4 a2sgd"
+
+static const gwc_flag flags[] = {
+    {"model", "NAME", NULL, "plan for this model; fnn3 if --params is not given",
+     GWC_TEXT, AT(model), 0, 0},
+    {"data", "NAME", "fashion-mnist", "the data set it is measured with", GWC_TEXT,
+     AT(data), 0, 0},
+    {"data-dir", "DIR", NULL, "where the data set's files are", GWC_TEXT, AT(data_dir),
+     0, 0},
+    {"batch", "N", "32", "samples per step of each worker", GWC_COUNT, AT(batch), 1,
+     1e6},
+    {"params", "N", NULL, "in place of --model: so many parameters; needs --compute",
+     GWC_COUNT, AT(params), 1, 4e9},
+    {"compute", "MS", "0",
+     "milliseconds a step computes; 0: measured here,\nwhich takes a few seconds",
+     GWC_REAL, AT(compute), 0, 1e9},
+    {"workers", "N", "4", "how many train together", GWC_INT, AT(workers), 1,
+     GWB_PLAN_WORKERS_MAX},
+    {"link", "RATE[,DELAY]", "1gbit,50us", "the network between them", GWC_TEXT,
+     AT(link), 0, 0},
+    {"here", NULL, NULL,
+     "the workers share this machine's processors, as in\n'gradwire compare'; if not "
+     "given, each has its own host",
+     GWC_SWITCH, AT(here), 0, 0},
+    {"sync", "SPECS", METHODS, "methods, parted by spaces; dense is always tried",
+     GWC_TEXT, AT(sync), 0, 0},
+    {"json", NULL, NULL, "print each row as a line of JSON", GWC_SWITCH, AT(json), 0,
+     0},
+};
+
+static void print_help(void)
+{
+    puts(
+        "Usage: gradwire plan [FLAGS]\n"
+        "\n"
+        "Predicts the time of a step for each method and says which pays on that\n"
+        "network, by how much, and below which rate - or that dense is best. "
+        "Computing\n"
+        "and coding are measured on this machine, messages are the real ones, and the\n"
+        "network is calculated. Defaults are in brackets.\n"
+        "\n"
+        "Flags");
+    gwc_flags_help(flags, COUNT(flags), stdout);
+    puts("\n"
+         "Examples\n"
+         "  gradwire plan --link 100mbit,100us\n"
+         "  gradwire plan --model resnet20 --data cifar10 --workers 8\n"
+         "  gradwire plan --params 66000000 --compute 250 --link 10gbit,20us");
+}
+
+/* ---- how long computing takes ------------------------------------------------------
+ */
+
+static int remove_entry(const char *path, const struct stat *st, int type,
+                        struct FTW *where)
+{
+    (void)st, (void)type, (void)where;
+    return remove(path);
+}
+
+/* One run without exchange, of so many steps, in a directory of its own. */
+static gw_status try_run(const settings *set, const char *folder, uint64_t steps,
+                         gwc_plan *plan)
+{
+    char text[8][GWC_PATH_CAP / 4];
+    gwc_case one = {.sync = "none"};
+    gwc_run run;
+    gw_status st;
+
+    snprintf(text[0], sizeof text[0], "--model=%s", plan->model);
+    snprintf(text[1], sizeof text[1], "--data=%s", set->data);
+    snprintf(text[2], sizeof text[2], "--batch=%llu", (unsigned long long)set->batch);
+    snprintf(text[3], sizeof text[3], "--workers=%d", set->here ? set->workers : 1);
+    snprintf(text[4], sizeof text[4], "--steps=%llu", (unsigned long long)steps);
+    snprintf(text[5], sizeof text[5], "--sync=none");
+    snprintf(text[6], sizeof text[6], "--eval-every=0");
+    snprintf(text[7], sizeof text[7], "--data-dir=%s",
+             set->data_dir != NULL ? set->data_dir : "");
+    for (int i = 0; i < (set->data_dir != NULL ? 8 : 7); i++)
+        one.arg[one.args++] = text[i];
+    snprintf(one.directory, sizeof one.directory, "%s/run-%llu", folder,
+             (unsigned long long)steps);
+    GWT_TRY(gwc_case_run(&one, "measuring how long a step computes"));
+    if (one.state == GWC_CASE_FAILED)
+        return gw_fail(GW_ERR_ARG, "cannot measure %s on %s: %s", plan->model,
+                       set->data, one.why);
+    st = gwc_run_read(&run, one.directory);
+    if (st == GW_OK) {
+        plan->job.compute = gwc_run_per_step(&run, "compute_s");
+        plan->job.params = (size_t)gwc_run_number(&run, "params");
+    }
+    gwc_run_free(&run);
+    return st;
+}
+
+/* A few steps tell how many fill two seconds. */
+static gw_status measure_compute(const settings *set, gwc_plan *plan)
+{
+    const uint64_t few = 8, most = 4000;
+    const double seconds = 2.0;
+    const char *base = getenv("TMPDIR");
+    char folder[GWC_PATH_CAP];
+    gw_status st;
+
+    snprintf(folder, sizeof folder, "%s/gradwire-plan-XXXXXX",
+             base != NULL && base[0] != '\0' ? base : "/tmp");
+    if (mkdtemp(folder) == NULL)
+        return gw_fail(GW_ERR_SYSTEM, "cannot make %s: %s", folder, strerror(errno));
+    st = try_run(set, folder, few, plan);
+    if (st == GW_OK && plan->job.compute > 0.0 &&
+        (double)few * plan->job.compute < seconds) {
+        uint64_t steps = (uint64_t)(seconds / plan->job.compute);
+        st = try_run(set, folder, steps < most ? steps + few : most, plan);
+    }
+    nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    plan->compute_measured = 1;
+    return st;
+}
+
+static gw_status find_job(const settings *set, gwc_plan *plan)
+{
+    plan->job.compute = set->compute / 1e3;
+    plan->job.params = (size_t)set->params;
+    if (set->params != 0 && set->model != NULL)
+        return gw_fail(GW_ERR_ARG, "give --model or --params, not both");
+    if (set->params != 0 && set->compute == 0.0)
+        return gw_fail(
+            GW_ERR_ARG,
+            "--params needs --compute: how many milliseconds a step computes");
+    if (set->params != 0)
+        return GW_OK;
+    plan->model = set->model != NULL ? set->model : "fnn3";
+    GWT_TRY(measure_compute(set, plan));
+    if (set->compute > 0.0) {
+        plan->job.compute = set->compute / 1e3;
+        plan->compute_measured = 0;
+    }
+    return GW_OK;
+}
+
+/* ---- trying methods ----------------------------------------------------------------
+ */
+
+static gw_status add_row(gwc_plan *plan, const char *sync)
+{
+    for (size_t i = 0; i < plan->rows; i++)
+        if (strcmp(plan->row[i].sync, sync) == 0)
+            return GW_OK;
+    if (plan->rows == GWC_PLAN_ROWS_MAX)
+        return gw_fail(GW_ERR_ARG, "--sync names more than %d methods",
+                       GWC_PLAN_ROWS_MAX);
+    GWT_TRY(gw_spec_check(sync, NULL, 0));
+    plan->row[plan->rows++].sync = sync;
+    return GW_OK;
+}
+
+static gw_status try_all(gwc_plan *plan)
+{
+    for (size_t i = 0; i < plan->rows; i++) {
+        if (isatty(STDERR_FILENO))
+            fprintf(stderr, "\r\033[Ktrying %s (%zu of %zu)", plan->row[i].sync, i + 1,
+                    plan->rows);
+        gw_status st =
+            gwb_plan_try(&plan->row[i].result, &plan->job, plan->row[i].sync);
+        if (isatty(STDERR_FILENO))
+            fputs("\r\033[K", stderr);
+        GWT_TRY(st);
+    }
+    gwc_plan_judge(plan);
+    return GW_OK;
+}
+
+static double processors(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return n > 0 ? (double)n : 1.0;
+}
+
+static gw_status make_plan(const settings *set, gwc_plan *plan, char *syncs)
+{
+    GWT_TRY(gwc_plan_rates(plan, set->link));
+    plan->here = set->here;
+    plan->job.workers = set->workers;
+    plan->job.share = set->here ? fmax(1.0, set->workers / processors()) : 1.0;
+    GWT_TRY(add_row(plan, "dense"));
+    for (char *at = strtok(syncs, " "); at != NULL; at = strtok(NULL, " "))
+        GWT_TRY(add_row(plan, at));
+    GWT_TRY(find_job(set, plan));
+    return try_all(plan);
+}
+
+static int run_plan(int argc, char **argv)
+{
+    settings set = {0};
+    gwc_plan *plan;
+    int help;
+
+    if (gwc_flags_read(flags, COUNT(flags), "plan", argc, argv, &set, &help) != GW_OK)
+        return GWC_USAGE;
+    if (help) {
+        print_help();
+        return GWC_DONE;
+    }
+    plan = gwt_calloc(1, sizeof *plan, "a plan");
+    char *syncs = strdup(set.sync);
+    gw_status st = plan == NULL || syncs == NULL
+                       ? gw_fail(GW_ERR_NOMEM, "no memory for a plan")
+                       : make_plan(&set, plan, syncs);
+    if (st == GW_OK && set.json)
+        gwc_plan_print_json(plan, stdout);
+    else if (st == GW_OK)
+        gwc_plan_print(plan, stdout);
+    gwt_free(plan);
+    free(syncs);
+    if (st == GW_OK || st == GW_ERR_STOPPED)
+        return st == GW_OK ? GWC_DONE : GWC_STOPPED;
+    return st == GW_ERR_ARG || st == GW_ERR_SPEC ? GWC_USAGE : GWC_FAILED;
+}
+
+const gwc_command gwc_command_plan = {
+    .name = "plan",
+    .summary = "which method pays on which network, predicted in seconds",
+    .run = run_plan,
+};
