@@ -85,7 +85,8 @@ static const gwc_flag flags[] = {
     {"weight-decay", "D", "0", "this times the weight is added to its gradient",
      GWC_REAL, AT(run.weight_decay), 0, 1e6},
     {"clip", "NORM", "0",
-     "make gradients longer than this so long, after they were\nsynchronised; 0: never",
+     "longest gradient, after it was synchronised: longer ones\nare scaled down; 0: "
+     "any length",
      GWC_REAL, AT(run.clip), 0, 1e9},
     {"lr-schedule", "SCHEDULE", "cosine",
      "constant\nstep:30/60,factor=0.1  times factor from these epochs on\n"

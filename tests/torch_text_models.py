@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The language models of gradwire in PyTorch, for torch_models.py.
 
-A sample is a row of T tokens, as floats; shape is (T, 1, 1), classes the number of
-words."""
+A sample is a row of T tokens, as floats, and has T labels; shape is (T, 1, 1), classes
+the number of words."""
 import torch
 from torch import nn
 from torch.nn import functional
@@ -11,8 +11,11 @@ from torch.nn import functional
 class Lstm(nn.Module):
     """Two layers; h and c go on from batch to batch, without their history."""
 
-    def __init__(self, size, classes):
+    reads_text = True
+
+    def __init__(self, size, steps, classes):
         super().__init__()
+        self.labels = steps
         self.embedding = nn.Embedding(classes, size)
         self.lstm = nn.LSTM(size, size, 2, batch_first=True)
         self.projection = nn.Linear(size, classes)
@@ -46,8 +49,11 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
+    reads_text = True
+
     def __init__(self, layers, heads, width, steps, classes):
         super().__init__()
+        self.labels = steps
         self.embedding = nn.Embedding(classes, width)
         self.position = nn.Parameter(torch.zeros(steps, width))
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
@@ -70,7 +76,7 @@ class Transformer(nn.Module):
 
 
 def lstm(size):
-    return lambda shape, classes: Lstm(size, classes)
+    return lambda shape, classes: Lstm(size, shape[0], classes)
 
 
 def transformer(layers, heads, width):
