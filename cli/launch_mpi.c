@@ -50,7 +50,7 @@ gw_status gwc_launch_join(gw_comm **out, const gwc_launch *launch, double timeou
  * it time to, later ones more, so that not all speak at once if it does not. */
 static void wait_for_rank_0(int rank)
 {
-    double seconds = rank == 0 ? 0 : 1.0 + 0.2 * (rank < 10 ? rank : 10);
+    double seconds = rank == 0 ? 0 : 3.0 + 0.2 * (rank < 10 ? rank : 10);
     struct timespec t = {.tv_sec = (time_t)seconds,
                          .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds))};
 

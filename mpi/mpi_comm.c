@@ -104,6 +104,28 @@ static bool all_part(gwm_end *e)
     return true;
 }
 
+/* Takes in what nobody has received: MPICH would hand it to the next communicator. */
+static void drain(gwm_end *e)
+{
+    int there = 1, len = 0;
+
+    while (there) {
+        MPI_Status status;
+        void *buf = NULL;
+        if (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, e->comm, &there, &status) !=
+                MPI_SUCCESS ||
+            !there)
+            return;
+        MPI_Get_count(&status, MPI_BYTE, &len);
+        buf = malloc((size_t)len + 1);
+        if (buf == NULL)
+            return;
+        there = MPI_Recv(buf, len, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, e->comm,
+                         MPI_STATUS_IGNORE) == MPI_SUCCESS;
+        free(buf);
+    }
+}
+
 static void close_end(void *ctx)
 {
     gwm_end *e = ctx;
@@ -114,6 +136,8 @@ static void close_end(void *ctx)
         bool parted = all_part(e);
         gwm_letters_close(e);
         take_back(e);
+        if (parted && !e->blocking)
+            drain(e);
         if (parted)
             MPI_Comm_free(&e->comm);
     }

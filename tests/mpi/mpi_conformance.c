@@ -17,7 +17,7 @@
 enum { MOST = 9 };
 
 static int world_rank, world_size;
-static gw_comm *everybody;
+static gw_comm *everybody, *kept[MOST + 1];
 static int native;
 
 static void require(gw_status st, const char *spec, int workers)
@@ -36,25 +36,40 @@ static void meet(void)
     require(gw_barrier(everybody), "barrier", world_size);
 }
 
-/* Runs body on the first `workers` ranks, with a comm of its own; GW_OK on others. */
-static gw_status run(int workers, gw_body *body, void *arg)
+/* A comm of the first `workers` ranks; NULL on others. */
+static gw_comm *make_comm(int workers)
 {
     gw_mpi_options opt = {
         .struct_size = sizeof opt, .timeout_seconds = 60, .native = native};
     gw_comm *comm = NULL;
     MPI_Comm part;
-    gw_status st = GW_OK;
 
+    meet();
     MPI_Comm_split(MPI_COMM_WORLD, world_rank < workers ? 0 : MPI_UNDEFINED, 0, &part);
-    if (part != MPI_COMM_NULL) {
-        st = gw_mpi_comm_new(&comm, part, &opt);
-        if (st == GW_OK)
-            st = body(comm, arg);
-        if (st != GW_OK && comm != NULL)
-            (void)gw_comm_fail(comm, st);
-        gw_comm_free(comm);
-        MPI_Comm_free(&part);
-    }
+    if (part == MPI_COMM_NULL)
+        return NULL;
+    require(gw_mpi_comm_new(&comm, part, &opt), "", workers);
+    MPI_Comm_free(&part);
+    return comm;
+}
+
+/* Runs a body that is expected to succeed, on a comm that is kept. */
+static void run(int workers, gw_body *body, void *arg, const char *spec)
+{
+    if (world_rank < workers)
+        require(body(kept[workers], arg), spec, workers);
+    meet();
+}
+
+/* Runs one that may fail, on a comm of its own; GW_OK on other ranks. */
+static gw_status run_apart(int workers, gw_body *body, void *arg)
+{
+    gw_comm *comm = make_comm(workers);
+    gw_status st = comm != NULL ? body(comm, arg) : GW_OK;
+
+    if (st != GW_OK)
+        (void)gw_comm_fail(comm, st);
+    gw_comm_free(comm);
     meet();
     return st;
 }
@@ -68,9 +83,12 @@ static void test_bits(const char *spec, int workers)
     conform_job j = {.spec = spec, .steps = 3, .digests = own};
     gw_local_options opt = {
         .struct_size = sizeof opt, .workers = workers, .spawn = GW_SPAWN_THREADS};
+    size_t lens[MOST];
 
-    require(run(workers, conform_body, &j), spec, workers);
-    MPI_Reduce(own, all, MOST, MPI_UINT64_T, MPI_BOR, 0, MPI_COMM_WORLD);
+    run(workers, conform_body, &j, spec);
+    require(
+        gw_allgather(everybody, &own[world_rank], sizeof *own, all, sizeof *all, lens),
+        spec, workers);
     if (world_rank == 0 && !native) {
         j.digests = local;
         require(gw_local_run(&opt, conform_body, &j), spec, workers);
@@ -87,10 +105,10 @@ static void test_more(const char *spec)
     conform_job skipped = {
         .spec = spec, .steps = 5, .bad_step = 3, .nonfinite = GW_NONFINITE_SKIP};
 
-    require(run(3, conform_body, &parts), spec, 3);
-    require(run(3, conform_body, &resumed), spec, 3);
-    require(run(4, conform_body, &skipped), spec, 4);
-    require(run(5, conform_bytes, (void *)(uintptr_t)spec), spec, 5);
+    run(3, conform_body, &parts, spec);
+    run(3, conform_body, &resumed, spec);
+    run(4, conform_body, &skipped, spec);
+    run(5, conform_bytes, (void *)(uintptr_t)spec, spec);
 }
 
 /* The worker with the bad gradient says so; those who talk to it hear of it from the
@@ -98,7 +116,7 @@ static void test_more(const char *spec)
 static void test_bad_number(const char *spec)
 {
     conform_job bad = {.spec = spec, .steps = 5, .bad_step = 3};
-    gw_status st = run(3, conform_body, &bad);
+    gw_status st = run_apart(3, conform_body, &bad);
     const char *said = gw_error_message();
     int allowed =
         st == GW_ERR_NUMBER || (world_rank != 2 && (st == GW_ERR_PEER || st == GW_OK));
@@ -121,7 +139,7 @@ static void test_all(const char *what)
             continue;
         test_more(conform_specs[i]);
         test_bad_number(conform_specs[i]);
-        require(run(2, conform_nonsense, (void *)(uintptr_t)conform_specs[i]),
+        require(run_apart(2, conform_nonsense, (void *)(uintptr_t)conform_specs[i]),
                 conform_specs[i], 2);
     }
 }
@@ -139,7 +157,11 @@ int main(int argc, char **argv)
         require(gw_fail(GW_ERR_ARG, "at most %d ranks", MOST), "", world_size);
     require(gw_mpi_comm_new(&everybody, MPI_COMM_WORLD, &opt), "", world_size);
     native = strcmp(what, "native") == 0;
+    for (int workers = 1; workers <= world_size; workers++)
+        kept[workers] = make_comm(workers);
     test_all(what);
+    for (int workers = 1; workers <= world_size; workers++)
+        gw_comm_free(kept[workers]);
     gw_comm_free(everybody);
     if (world_rank == 0)
         printf("every promise kept for 1 to %d ranks\n", world_size);
