@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 60
 export CMAKE_GENERATOR ?= $(if $(shell command -v ninja 2>/dev/null),Ninja,Unix Makefiles)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: all run test bench fuzz results install format clean help setup-run setup-test
+.PHONY: all run test test-mpich bench fuzz results install format clean help setup-run setup-test setup-mpich
 
 all: ## build the library and the command into build/
 	@command -v cmake >/dev/null || { echo "no cmake: run scripts/setup first" >&2; exit 1; }
@@ -19,6 +19,12 @@ run: setup-run ## install what is missing, build, and train a first model
 
 test: setup-test ## install what is missing and run every check (under ten minutes)
 	@scripts/test
+
+test-mpich: setup-mpich ## run the checks that need MPI with MPICH in place of Open MPI
+	@cmake -S . -B build/mpich -DGRADWIRE_WERROR=ON -DMPI_C_COMPILER=mpicc.mpich \
+		-DMPIEXEC_EXECUTABLE=mpiexec.mpich
+	@cmake --build build/mpich
+	@ctest --test-dir build/mpich -L mpi --output-on-failure --no-tests=error
 
 bench: all ## measure kernels, wire and exchange on this machine
 	@build/gradwire bench
@@ -39,8 +45,8 @@ format: ## format all C files
 clean: ## remove everything that was built
 	@rm -rf build
 
-setup-run setup-test: setup-%:
+setup-run setup-test setup-mpich: setup-%:
 	@scripts/setup $*
 
 help: ## list these targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12

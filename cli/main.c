@@ -90,6 +90,8 @@ static int run(int argc, char **argv)
 {
     const gwc_command *command;
 
+    if (others_do_it(argc < 2 ? NULL : find(argv[1])))
+        return GWC_DONE;
     if (argc < 2) {
         (void)gw_fail(GW_ERR_ARG, "a command is missing; 'gradwire help' lists them");
         return GWC_USAGE;
@@ -103,8 +105,6 @@ static int run(int argc, char **argv)
         return GWC_DONE;
     }
     command = find(argv[1]);
-    if (others_do_it(command))
-        return GWC_DONE;
     return command != NULL ? command->run(argc - 2, argv + 2) : unknown(argv[1]);
 }
 

@@ -14,6 +14,14 @@ if(TARGET gradwire_cli)
 endif()
 
 file(RELATIVE_PATH pkgconfig_to_prefix /${pkgconfig_dir} /)
+if(TARGET gradwire_mpi_static)
+  install(TARGETS gradwire_mpi_static gradwire_mpi_shared EXPORT gradwire_mpi)
+  install(FILES mpi/gradwire_mpi.h TYPE INCLUDE)
+  install(EXPORT gradwire_mpi NAMESPACE gradwire:: FILE gradwireMpiTargets.cmake
+    DESTINATION ${package_dir})
+  configure_file(cmake/gradwire-mpi.pc.in gradwire-mpi.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/gradwire-mpi.pc DESTINATION ${pkgconfig_dir})
+endif()
 configure_file(cmake/gradwire.pc.in gradwire.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/gradwire.pc DESTINATION ${pkgconfig_dir})
 

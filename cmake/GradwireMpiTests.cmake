@@ -35,3 +35,18 @@ if(TARGET test_support)
     $<TARGET_FILE:mpi_conformance> bits)
   gradwire_mpi_test(mpi_conformance_native 4 "" $<TARGET_FILE:mpi_conformance> native)
 endif()
+
+gradwire_mpi_executable(mpi_large tests/mpi tests/mpi/mpi_large.c)
+
+# Examples link the shared library: they show that it exports what they need.
+gradwire_executable(example_average_mpi examples examples/average_mpi.c)
+target_link_libraries(example_average_mpi PRIVATE gradwire_mpi_shared)
+gradwire_mpi_test(example_average_mpi 3 "" $<TARGET_FILE:example_average_mpi>)
+
+# The command under mpirun.
+if(TEST test_mpi_run)
+  set_property(TEST test_mpi_run APPEND PROPERTY ENVIRONMENT ${mpi_environment}
+    "MPIEXEC=${MPIEXEC_EXECUTABLE}")
+  set_property(TEST test_mpi_run APPEND PROPERTY LABELS mpi)
+  set_tests_properties(test_mpi_run PROPERTIES RUN_SERIAL ON)
+endif()

@@ -9,13 +9,15 @@
 #   support*.c        helpers linked into every cmocka executable
 #   *_driver.c        used by scripts; twin_driver.c is built here, with the trainer
 #
-# Labels, for choosing what to run: lib, train, script, python, example, install,
+# Labels, for choosing what to run: lib, train, script, python, example, install, mpi,
 # page for what needs a browser, and slow for every name that contains "_slow":
 # those are left to be run by name (ctest -L slow).
 file(GLOB test_sources CONFIGURE_DEPENDS tests/test_*.c)
 file(GLOB support_sources CONFIGURE_DEPENDS tests/support*.c)
 file(GLOB test_scripts CONFIGURE_DEPENDS tests/test_*.sh tests/test_*.py)
 file(GLOB example_sources CONFIGURE_DEPENDS examples/*.c)
+# Those that need mpirun are in GradwireMpiTests.cmake.
+list(FILTER example_sources EXCLUDE REGEX "_mpi\\.c$")
 
 find_path(CMOCKA_INCLUDE_DIR cmocka.h)
 find_library(CMOCKA_LIBRARY cmocka)

@@ -14,8 +14,8 @@
 #include <time.h>
 
 /* How long a sign of life is awaited: whoever waits looks for words fifty times a
- * second, but may have to wait for a core. */
-#define ANSWER_SECONDS 1.0
+ * second, but on a crowded machine it may have to wait for a core. */
+#define ANSWER_SECONDS 3.0
 
 /* How long farewells are helped on their way, and letters when the end closes. */
 #define LEAVE_SECONDS 0.5

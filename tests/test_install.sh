@@ -42,6 +42,15 @@ cmake --build cmake-build >build.log
 cmake-build/with_shared
 cmake-build/with_static
 
+# The same over MPI, where it was built; who uses it has an mpicc of their own.
+if [ -f "$lib/pkgconfig/gradwire-mpi.pc" ] && command -v mpicc >/dev/null; then
+    read -ra mpi <<<"$(pkg-config --cflags --libs gradwire-mpi)"
+    mpicc -fsyntax-only "$GRADWIRE_SOURCE/examples/average_mpi.c" "${mpi[@]}"
+    [ -f "$lib/libgradwire-mpi.a" ] || fail "no static library for MPI was installed"
+    others=$(nm -D --defined-only "$lib/libgradwire-mpi.so" | awk '$3 !~ /^gw_/ { print $3 }')
+    [ -z "$others" ] || fail "the MPI library exports $others"
+fi
+
 # The command, where it was built, is installed and runs without the build tree.
 if [ -x "$GRADWIRE_BUILD/gradwire" ]; then
     prefix/bin/gradwire --version
