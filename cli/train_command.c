@@ -120,6 +120,12 @@ static const gwc_flag flags[] = {
      AT(run.log_every), 1, 1e15},
     {"eval-every", "EPOCHS", "1", "test so often; 0: at the end only", GWC_COUNT,
      AT(run.eval_every), 0, 1e9},
+    {"trace", "FILE", NULL,
+     "a timeline of the first steps of every worker, for\nPerfetto or Chrome "
+     "(docs/runs.md)",
+     GWC_TEXT, AT(run.trace), 0, 0},
+    {"trace-steps", "N", "100", "how many steps it has", GWC_COUNT, AT(run.trace_steps),
+     1, 1e5},
     {"json", NULL, NULL, "print the summary as JSON", GWC_SWITCH, AT(json), 0, 0},
     {"quiet", NULL, NULL, "show no progress", GWC_SWITCH, AT(quiet), 0, 0},
 };

@@ -233,6 +233,23 @@ GW_API const char *gw_comm_host(const gw_comm *comm, int rank);
  * already. */
 GW_API gw_status gw_comm_fail(gw_comm *comm, gw_status status);
 
+/* What a worker is doing, for timelines. */
+typedef enum gw_activity {
+    GW_ACTIVITY_ENCODE, /* own data into messages */
+    GW_ACTIVITY_SEND,   /* a message was posted; begin and end are the same */
+    GW_ACTIVITY_WAIT,   /* nothing to do before a message has come or gone */
+    GW_ACTIVITY_DECODE  /* messages of others into data */
+} gw_activity;
+
+/* Told when something has ended: from begin to end in seconds of the monotonic clock;
+ * of a send also the peer and the bytes, otherwise -1 and 0. Called in the thread that
+ * exchanges, which waits for it. */
+typedef void gw_trace(void *arg, gw_activity what, double begin, double end, int peer,
+                      size_t bytes);
+
+/* Has every activity of the syncs on this comm told; NULL ends it. Between steps. */
+GW_API void gw_comm_trace(gw_comm *comm, gw_trace *tell, void *arg);
+
 /* Collectives. Every worker of the comm makes the same calls in the same order
  * with lengths that fit together. The order of summation depends on n and the
  * number of workers alone, and the result has the same bits on every worker.

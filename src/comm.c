@@ -8,6 +8,7 @@
  * for the time limit. */
 #define _GNU_SOURCE
 #include "comm.h"
+#include "trace.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -198,6 +199,7 @@ gw_status gwi_send(gw_comm *c, gwi_op *op, int to, const void *buf, size_t len)
     if (st != GW_OK)
         return gwi_comm_break(c, st);
     activate(c, op);
+    gwi_trace_send(c, to, len);
     return GW_OK;
 }
 
@@ -308,6 +310,7 @@ gw_status gwi_wait(gw_comm *c, gwi_op *op)
     if (!op->pending)
         return GW_OK;
     begin = p.before = gwi_now();
+    gwi_trace_pause(c, begin);
     while (op->pending) {
         gw_status st = sleep_once(c, p.silent);
         if (st != GW_OK && st != GW_PENDING)
@@ -315,7 +318,9 @@ gw_status gwi_wait(gw_comm *c, gwi_op *op)
         GWI_TRY(test_all(c, &moved));
         GWI_TRY(lose_patience(c, &p, op, moved ? GW_OK : st));
     }
-    c->traffic.wait_seconds += gwi_now() - begin;
+    double now = gwi_now();
+    c->traffic.wait_seconds += now - begin;
+    gwi_trace_resume(c, begin, now);
     return GW_OK;
 }
 

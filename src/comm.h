@@ -39,6 +39,12 @@ struct gw_comm {
     gwi_op *ops; /* for collectives: 2 * workers of them, and at least GWI_MIN_OPS */
     void *scratch;
     size_t scratch_cap;
+
+    gw_trace *trace; /* NULL: nobody is told */
+    void *trace_arg;
+    bool tracing;         /* inside a call of a sync */
+    gw_activity activity; /* what it does while it does not wait */
+    double since;         /* when that, or the last wait, began or ended */
 };
 
 /* Posts. An op that is still pending must not be posted again. */
@@ -65,6 +71,13 @@ void gwi_comm_set_step(gw_comm *c, uint64_t step);
 
 /* GW_OK, or the failure that broke the comm. */
 gw_status gwi_comm_usable(const gw_comm *c);
+
+/* A call of a sync begins with an activity, goes over to another, and ends; for
+ * whoever traces it. now is the time from which statistics are made, so that both
+ * say the same. */
+void gwi_trace_begin(gw_comm *c, gw_activity activity, double now);
+void gwi_trace_next(gw_comm *c, gw_activity activity, double now);
+void gwi_trace_end(gw_comm *c, double now);
 
 /* Marks the comm as failed, tells the others, and returns status with the step
  * added to the thread's message. The first failure stays. */

@@ -132,7 +132,8 @@ static gw_status set_up(worker *w)
      * step's time. */
     GWT_TRY(gwt_model_warm(w->model, (size_t)w->job->config.batch));
     GWT_TRY(begin(w));
-    return gw_barrier(w->comm);
+    GWT_TRY(gw_barrier(w->comm));
+    return gwt_trace_open(&w->trace, &w->job->config, w->comm);
 }
 
 static void tear_down(worker *w)
@@ -142,6 +143,7 @@ static void tear_down(worker *w)
     gw_sync_free(w->sync);
     gw_layout_free(w->layout);
     gwt_model_free(w->model);
+    gwt_trace_free(w->trace);
     gwt_free(w->state);
     gwt_free(w->order);
     gwt_free(w->labels);
@@ -379,6 +381,8 @@ static gw_status step(worker *w, uint64_t t, double *loss)
     w->so_far.compute_s += (t1 - t0) + (t3 - t2);
     w->so_far.sync_s += (t2 - t1) + (gwt_now() - t3);
     w->so_far.steps = t + 1;
+    gwt_trace_compute(w->trace, t0, t1);
+    gwt_trace_compute(w->trace, t2, t3);
     *loss = score.loss / (double)score.count;
     return GW_OK;
 }
@@ -426,6 +430,7 @@ static gw_status train(worker *w)
             break;
         }
         GWT_TRY(step(w, t, &loss));
+        GWT_TRY(gwt_trace_step(w->trace, w->comm));
         tell(w, GWT_EVENT_STEP, loss);
         int evaluation = evaluation_due(job, t + 1);
         if (evaluation || (t + 1) % job->log_every == 0)
@@ -433,6 +438,7 @@ static gw_status train(worker *w)
         if (job->checkpoint_every != 0 && (t + 1) % job->checkpoint_every == 0)
             GWT_TRY(save(w));
     }
+    GWT_TRY(gwt_trace_end(w->trace, w->comm));
     /* What started the ranks may not wait for the evaluation: mpirun kills a second
      * after it asked. */
     if (w->so_far.stopped && job->config.comm != NULL && w->average == NULL)

@@ -59,6 +59,8 @@ typedef struct gwt_config {
     uint64_t sequence; /* tokens of a sample of text */
     int nonfinite;     /* gw_nonfinite */
     int augment;       /* gwt_augment_word */
+    const char *trace; /* a timeline of the first steps is written here, if not NULL */
+    uint64_t trace_steps; /* how many */
 } gwt_config;
 
 /* What a run was and what came out, as in summary.json; docs/runs.md explains each.

@@ -7,6 +7,7 @@
 
 #include "job.h"
 #include "pact.h"
+#include "trace_file.h"
 
 /* A mean that is being gathered. */
 typedef struct gwt_mean {
@@ -34,6 +35,7 @@ typedef struct gwt_life {
     uint64_t evaluated_at;  /* step of the last evaluation, 0: none */
     double lr;              /* of the last step */
     gwt_mean logged, epoch; /* losses since the last record, in this epoch */
+    gwt_trace *trace;       /* NULL: no timeline, or not any more */
     gwt_pact pact;          /* where workers have no common memory */
     double began, mark;     /* when the run and the current interval began */
     uint64_t mark_step;

@@ -20,20 +20,22 @@ static gw_traffic enter(gw_sync *s)
     s->entered = gwi_now();
     s->waited = before.wait_seconds;
     s->encoded = 0;
+    gwi_trace_begin(s->comm, GW_ACTIVITY_ENCODE, s->entered);
     return before;
 }
 
 void gwi_sync_encoded(gw_sync *s)
 {
-    double waited = s->comm->traffic.wait_seconds - s->waited;
+    double waited = s->comm->traffic.wait_seconds - s->waited, now = gwi_now();
 
-    s->encoded = gwi_now() - s->entered - waited;
+    s->encoded = now - s->entered - waited;
+    gwi_trace_next(s->comm, GW_ACTIVITY_DECODE, now);
 }
 
 static void leave(gw_sync *s, const gw_traffic *before)
 {
     const gw_traffic *now = &s->comm->traffic;
-    double waited = now->wait_seconds - s->waited;
+    double waited = now->wait_seconds - s->waited, end = gwi_now();
 
     s->stats.bytes_sent += now->bytes_sent - before->bytes_sent;
     s->stats.bytes_received += now->bytes_received - before->bytes_received;
@@ -41,7 +43,8 @@ static void leave(gw_sync *s, const gw_traffic *before)
     s->stats.messages_received += now->messages_received - before->messages_received;
     s->stats.encode_seconds += s->encoded;
     s->stats.wait_seconds += waited;
-    s->stats.decode_seconds += gwi_now() - s->entered - waited - s->encoded;
+    s->stats.decode_seconds += end - s->entered - waited - s->encoded;
+    gwi_trace_end(s->comm, end);
 }
 
 /* ---- notes -------------------------------------------------------------- */

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace.h - what comm.c tells a tracer: that it waits, that it sends. */
+#ifndef GWI_TRACE_H
+#define GWI_TRACE_H
+
+#include "comm.h"
+
+/* A wait begins now, and has ended; without a tracer, nothing. */
+void gwi_trace_pause(gw_comm *c, double now);
+void gwi_trace_resume(gw_comm *c, double began, double now);
+
+void gwi_trace_send(gw_comm *c, int to, size_t len);
+
+#endif

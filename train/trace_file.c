@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace_file.c - the timeline of a run. */
+#define _GNU_SOURCE
+#include "trace_file.h"
+#include "common.h"
+#include "json.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* What is kept of a worker at most: 40 MB. What comes after is dropped and said. */
+enum { EVENTS_MAX = 1000000 };
+
+typedef struct event {
+    double begin, end;
+    int32_t what, peer; /* gw_activity, or COMPUTE */
+    uint64_t bytes;
+} event;
+
+enum { COMPUTE = -1 };
+
+struct gwt_trace {
+    const char *path;
+    FILE *file; /* rank 0 only */
+    double zero;
+    uint64_t steps_left;
+    uint64_t count, dropped;
+    event events[EVENTS_MAX];
+};
+
+/* ---- keeping ----------------------------------------------------------------------
+ */
+
+static void add(gwt_trace *t, int what, double begin, double end, int peer,
+                size_t bytes)
+{
+    if (t->steps_left == 0)
+        return;
+    if (t->count == EVENTS_MAX) {
+        t->dropped++;
+        return;
+    }
+    t->events[t->count++] =
+        (event){begin - t->zero, end - t->zero, what, peer, (uint64_t)bytes};
+}
+
+static void tell(void *arg, gw_activity what, double begin, double end, int peer,
+                 size_t bytes)
+{
+    add(arg, (int)what, begin, end, peer, bytes);
+}
+
+void gwt_trace_compute(gwt_trace *trace, double begin, double end)
+{
+    if (trace != NULL)
+        add(trace, COMPUTE, begin, end, -1, 0);
+}
+
+gw_status gwt_trace_open(gwt_trace **out, const gwt_config *config, gw_comm *comm)
+{
+    gwt_trace *t;
+
+    *out = NULL;
+    if (config->trace == NULL)
+        return GW_OK;
+    t = gwt_calloc(1, sizeof *t, "a timeline");
+    if (t == NULL)
+        return GW_ERR_NOMEM;
+    t->path = config->trace;
+    t->steps_left = config->trace_steps;
+    t->zero = gwt_now();
+    *out = t;
+    if (gw_comm_rank(comm) == 0) {
+        t->file = fopen(t->path, "w");
+        if (t->file == NULL)
+            return gw_fail(GW_ERR_SYSTEM, "cannot write %s: %s", t->path,
+                           strerror(errno));
+    }
+    gw_comm_trace(comm, tell, t);
+    return GW_OK;
+}
+
+void gwt_trace_free(gwt_trace *trace)
+{
+    if (trace != NULL && trace->file != NULL)
+        fclose(trace->file);
+    gwt_free(trace);
+}
+
+/* ---- writing ----------------------------------------------------------------------
+ */
+
+static const char *name_of(int what)
+{
+    switch (what) {
+    case GW_ACTIVITY_ENCODE:
+        return "encode";
+    case GW_ACTIVITY_SEND:
+        return "send";
+    case GW_ACTIVITY_WAIT:
+        return "wait";
+    case GW_ACTIVITY_DECODE:
+        return "decode";
+    default:
+        return "compute";
+    }
+}
+
+/* Times are microseconds; a send is a moment ("i"), all else a stretch ("X"). */
+static void write_event(gwt_json *j, int rank, const event *e)
+{
+    int moment = e->what == GW_ACTIVITY_SEND;
+
+    gwt_json_open(j, NULL, '{');
+    gwt_json_text(j, "name", name_of(e->what));
+    gwt_json_text(j, "ph", moment ? "i" : "X");
+    gwt_json_real(j, "ts", 1e6 * e->begin);
+    if (!moment)
+        gwt_json_real(j, "dur", 1e6 * (e->end - e->begin));
+    gwt_json_count(j, "pid", 0);
+    gwt_json_count(j, "tid", (uint64_t)rank);
+    if (moment) {
+        gwt_json_text(j, "s", "t");
+        gwt_json_open(j, "args", '{');
+        gwt_json_count(j, "to", (uint64_t)e->peer);
+        gwt_json_count(j, "bytes", e->bytes);
+        gwt_json_close(j, '}');
+    }
+    gwt_json_close(j, '}');
+}
+
+static void write_name(gwt_json *j, int rank)
+{
+    char text[32];
+
+    snprintf(text, sizeof text, "worker %d", rank);
+    gwt_json_open(j, NULL, '{');
+    gwt_json_text(j, "name", "thread_name");
+    gwt_json_text(j, "ph", "M");
+    gwt_json_count(j, "pid", 0);
+    gwt_json_count(j, "tid", (uint64_t)rank);
+    gwt_json_open(j, "args", '{');
+    gwt_json_text(j, "name", text);
+    gwt_json_close(j, '}');
+    gwt_json_close(j, '}');
+}
+
+/* One worker's events on rank 0, into the memory of a timeline of its own. */
+static gw_status fetch(gwt_trace *mine, gwt_trace *theirs, gw_comm *comm, int from)
+{
+    uint64_t head[2] = {mine->count, mine->dropped};
+
+    GWT_TRY(gw_transfer(comm, from, head, 0, &theirs->count, sizeof head[0]));
+    GWT_TRY(gw_transfer(comm, from, head + 1, 0, &theirs->dropped, sizeof head[1]));
+    uint64_t count = gw_comm_rank(comm) == 0 ? theirs->count : mine->count;
+    if (count > EVENTS_MAX)
+        return gw_fail(GW_ERR_DATA, "worker %d has a timeline of %llu events", from,
+                       (unsigned long long)count);
+    return gw_transfer(comm, from, mine->events, 0, theirs->events,
+                       (size_t)count * sizeof mine->events[0]);
+}
+
+static void write_worker(gwt_json *j, const gwt_trace *t, int rank)
+{
+    write_name(j, rank);
+    for (uint64_t i = 0; i < t->count; i++)
+        write_event(j, rank, &t->events[i]);
+}
+
+static gw_status write_all(gwt_trace *t, gw_comm *comm, gwt_trace *theirs)
+{
+    gwt_json j = {.to = t->file};
+    int writes = gw_comm_rank(comm) == 0;
+    uint64_t dropped = t->dropped;
+
+    if (writes) {
+        gwt_json_open(&j, NULL, '{');
+        gwt_json_text(&j, "displayTimeUnit", "ms");
+        gwt_json_open(&j, "traceEvents", '[');
+        write_worker(&j, t, 0);
+    }
+    for (int r = 1; r < gw_comm_workers(comm); r++) {
+        GWT_TRY(fetch(t, theirs, comm, r));
+        if (writes)
+            write_worker(&j, theirs, r);
+        dropped += theirs->dropped;
+    }
+    if (!writes)
+        return GW_OK;
+    gwt_json_close(&j, ']');
+    gwt_json_count(&j, "dropped", dropped);
+    gwt_json_close(&j, '}');
+    putc('\n', t->file);
+    int bad = ferror(t->file);
+    if (fclose(t->file) != 0 || bad) {
+        t->file = NULL;
+        return gw_fail(GW_ERR_SYSTEM, "cannot write %s: %s", t->path, strerror(errno));
+    }
+    t->file = NULL;
+    return GW_OK;
+}
+
+gw_status gwt_trace_end(gwt_trace *trace, gw_comm *comm)
+{
+    gwt_trace *theirs;
+    gw_status st;
+
+    if (trace == NULL || trace->steps_left == 0)
+        return GW_OK;
+    trace->steps_left = 0;
+    gw_comm_trace(comm, NULL, NULL);
+    theirs = gwt_calloc(1, sizeof *theirs, "a timeline");
+    if (theirs == NULL)
+        return GW_ERR_NOMEM;
+    st = write_all(trace, comm, theirs);
+    gwt_free(theirs);
+    return st;
+}
+
+gw_status gwt_trace_step(gwt_trace *trace, gw_comm *comm)
+{
+    if (trace == NULL || trace->steps_left == 0)
+        return GW_OK;
+    if (trace->steps_left == 1)
+        return gwt_trace_end(trace, comm);
+    trace->steps_left--;
+    return GW_OK;
+}

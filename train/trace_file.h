@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace_file.h - a timeline of all workers, in the JSON that Chrome's tracing and
+ * Perfetto read. Each worker keeps what it did in memory; when the steps that were
+ * asked for are over, worker 0 gathers and writes it. */
+#ifndef GWT_TRACE_FILE_H
+#define GWT_TRACE_FILE_H
+
+#include "train.h"
+
+typedef struct gwt_trace gwt_trace;
+
+/* Begins, if config asks for a timeline; *out is NULL if not, which all functions
+ * below take. Time 0 is now, on every worker: call it after a barrier. GW_ERR_NOMEM,
+ * GW_ERR_SYSTEM if the file cannot be written. */
+gw_status gwt_trace_open(gwt_trace **out, const gwt_config *config, gw_comm *comm);
+void gwt_trace_free(gwt_trace *trace);
+
+/* The worker computed from begin to end (gwt_now()). */
+void gwt_trace_compute(gwt_trace *trace, double begin, double end);
+
+/* A step has ended; the training has. When the last step of the timeline has, it is
+ * written, once. Collective. */
+gw_status gwt_trace_step(gwt_trace *trace, gw_comm *comm);
+gw_status gwt_trace_end(gwt_trace *trace, gw_comm *comm);
+
+#endif
