@@ -13,7 +13,7 @@ all: ## build the library and the command into build/
 	@cmake --preset release
 	@cmake --build --preset release --target product
 
-run: setup-run ## install what is missing, build, and train a first model
+run: setup-run ## install what is missing, build, and compare methods (minutes)
 	@$(MAKE) --no-print-directory all
 	@scripts/run
 
