@@ -44,4 +44,22 @@ typedef struct gwt_life {
     gw_stats before;   /* its seconds, likewise; no counts */
 } gwt_life;
 
+/* ---- what it says of its training (account.c) ------------------------------------ */
+
+/* Tells the observer, on rank 0. */
+void gwt_life_tell(gwt_life *w, gwt_event event, double loss);
+
+/* The test set at the end; before, the validation set where there is one.
+ * Collective. */
+gw_status gwt_life_evaluate(gwt_life *w);
+
+/* One line of metrics.jsonl, after an evaluation if one is due. Collective. */
+gw_status gwt_life_record(gwt_life *w, int evaluation);
+
+/* Writes the summary. Collective. */
+gw_status gwt_life_sum_up(gwt_life *w);
+
+/* The parameters that the run has led to. */
+const float *gwt_life_result(const gwt_life *w);
+
 #endif
