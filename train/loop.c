@@ -16,11 +16,8 @@
 #include "weights.h"
 #include "worker.h"
 
-#include <errno.h>
-#include <math.h>
 #include <pthread.h>
 #include <signal.h>
-#include <string.h>
 
 /* Evaluation is no smaller than this, or small training batches would make it
  * slow. */
