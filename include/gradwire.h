@@ -167,6 +167,12 @@ typedef struct gw_transport {
      * every transport; the engine's order of summation is its own business, so bits
      * may differ from those. */
     gw_status (*allreduce)(void *ctx, float *x, size_t n);
+
+    /* Blocks until req is over, however long that takes, and answers as test() does,
+     * but never GW_PENDING; other operations may stay as they are meanwhile. Optional:
+     * when there, gradwire waits by it alone, and there is no time limit. For engines
+     * that cannot fall silent and in which looking at many operations is dear. */
+    gw_status (*finish)(void *ctx, gw_request *req, size_t *len);
 } gw_transport;
 
 /* ---- comm: one worker's connection to the others --------------------------- */

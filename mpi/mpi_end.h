@@ -104,6 +104,9 @@ gw_status gwm_send(void *ctx, int to, const void *buf, size_t len, gw_request *r
 gw_status gwm_recv(void *ctx, int from, void *buf, size_t cap, gw_request *req);
 gw_status gwm_test(void *ctx, gw_request *req, size_t *len);
 
+/* Blocks until req is over; for ends that are `blocking`. */
+gw_status gwm_finish(void *ctx, gw_request *req, size_t *len);
+
 /* Lets MPI work, with wait until a part is over, and takes note of those that are;
  * *moved says whether there were any. */
 gw_status gwm_sweep(gwm_end *e, bool wait, bool *moved);

@@ -201,6 +201,42 @@ gw_status gwm_sweep(gwm_end *e, bool wait, bool *moved)
     return GW_OK;
 }
 
+/* The first request that op owns, or -1. */
+static int request_of(const gwm_end *e, const gwm_op *op)
+{
+    for (int i = 0; i < e->flying; i++)
+        if (e->owners[i] == op)
+            return i;
+    return -1;
+}
+
+static gw_status wait_for_part(gwm_end *e, int i)
+{
+    int code = MPI_Wait(&e->requests[i], &e->statuses[0]);
+
+    if (code != MPI_SUCCESS)
+        return fail_part(e, e->owners[i], code);
+    e->finished[0] = i;
+    take_out(e, 1);
+    return account(e, 0, false);
+}
+
+/* An operation none of whose parts is with MPI is behind others in its queue. */
+gw_status gwm_finish(void *ctx, gw_request *req, size_t *len)
+{
+    gwm_end *e = ctx;
+    gwm_op *op = (gwm_op *)(void *)req;
+    bool moved;
+
+    while (!op->over) {
+        int i = request_of(e, op);
+        GWM_TRY(i >= 0 ? wait_for_part(e, i) : gwm_sweep(e, true, &moved));
+    }
+    if (!op->sends)
+        *len = op->moved;
+    return GW_OK;
+}
+
 /* Operations are tested in the order in which they were posted, so the first one
  * that flies begins a round, and MPI is asked once for all. Where waiting blocks, it
  * is not asked here at all. */

@@ -227,6 +227,18 @@ static void count(gw_traffic *t, const gwi_op *op)
     }
 }
 
+/* Takes the operation that link leads to, which is over, out of the list. */
+static void retire(gw_comm *c, gwi_op **link)
+{
+    gwi_op *op = *link;
+
+    op->pending = false;
+    *link = op->next;
+    if (*link == NULL)
+        c->active_end = link;
+    count(&c->traffic, op);
+}
+
 /* Tests everything posted once; *moved says whether anything finished. */
 static gw_status test_all(gw_comm *c, bool *moved)
 {
@@ -243,11 +255,7 @@ static gw_status test_all(gw_comm *c, bool *moved)
         if (st != GW_OK)
             return gwi_comm_break(c, st);
         *moved = true;
-        op->pending = false;
-        *link = op->next;
-        if (*link == NULL)
-            c->active_end = link;
-        count(&c->traffic, op);
+        retire(c, link);
     }
     return GW_OK;
 }
@@ -297,6 +305,22 @@ static gw_status lose_patience(gw_comm *c, patience *p, const gwi_op *awaited,
     return GW_OK;
 }
 
+/* By a transport that waits for one operation alone. */
+static gw_status finish_alone(gw_comm *c, gwi_op *op)
+{
+    gwi_op **link = &c->active;
+    double begin = gwi_now();
+    gw_status st = c->table.finish(c->ctx, &op->request, &op->len);
+
+    if (st != GW_OK)
+        return gwi_comm_break(c, st);
+    while (*link != op)
+        link = &(*link)->next;
+    retire(c, link);
+    c->traffic.wait_seconds += gwi_now() - begin;
+    return GW_OK;
+}
+
 gw_status gwi_wait(gw_comm *c, gwi_op *op)
 {
     patience p = {.before = 0};
@@ -306,6 +330,8 @@ gw_status gwi_wait(gw_comm *c, gwi_op *op)
     if (!op->pending)
         return GW_OK;
     GWI_TRY(gwi_comm_usable(c));
+    if (c->table.finish != NULL)
+        return finish_alone(c, op);
     GWI_TRY(test_all(c, &moved));
     if (!op->pending)
         return GW_OK;

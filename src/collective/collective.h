@@ -26,6 +26,23 @@ gw_status gwi_allreduce_doubling(gw_comm *c, float *x, size_t n, float divide,
  * at most cap. */
 gw_status gwi_broadcast_message(gw_comm *c, void *buf, size_t cap, size_t *len);
 
+/* A message for every other worker, and room for one of each. */
+typedef struct gwi_parcels {
+    const uint8_t *out;     /* that for worker r begins at out + r * out_step */
+    const size_t *out_lens; /* and has out_lens[r * out_lens_step] bytes */
+    size_t out_step, out_lens_step;
+    uint8_t *in; /* that of worker r comes to in + r * cap */
+    size_t cap;
+    size_t *in_lens; /* of worker r; not the memory of out_lens, if that has a step */
+} gwi_parcels;
+
+/* Sends and receives them all. This worker's own slots are left alone. */
+gw_status gwi_all_to_all(gw_comm *c, const gwi_parcels *parcels);
+
+/* So many messages each way are under way at the same time: enough to hide the time
+ * one takes to arrive, and few enough for networks and engines to keep up. */
+enum { GWI_TURNS = 64 };
+
 /* Vectors up to this many floats go by recursive doubling: at 32 KiB the bytes it
  * sends more than the ring take less time on a gigabit link (0.26 ms a round)
  * than the rounds it saves for eight workers or more. */

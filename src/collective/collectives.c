@@ -127,14 +127,47 @@ gw_status gwi_broadcast_message(gw_comm *c, void *buf, size_t cap, size_t *len)
     return spread(c, buf, cap, len, 0);
 }
 
+/* In turn i worker r sends to r + i and receives from r - i, so that not all send to
+ * the same one at once. */
+static gw_status open_turn(gw_comm *c, const gwi_parcels *x, size_t i)
+{
+    size_t p = (size_t)c->workers, r = (size_t)c->rank;
+    size_t from = (r + p - i) % p, to = (r + i) % p;
+
+    GWI_TRY(gwi_recv(c, &c->ops[from], (int)from, x->in + from * x->cap, x->cap));
+    return gwi_send(c, &c->ops[p + to], (int)to, x->out + to * x->out_step,
+                    x->out_lens[to * x->out_lens_step]);
+}
+
+static gw_status close_turn(gw_comm *c, const gwi_parcels *x, size_t i)
+{
+    size_t p = (size_t)c->workers, r = (size_t)c->rank;
+    size_t from = (r + p - i) % p;
+
+    GWI_TRY(gwi_wait(c, &c->ops[from]));
+    x->in_lens[from] = c->ops[from].len;
+    return gwi_wait(c, &c->ops[p + (r + i) % p]);
+}
+
+gw_status gwi_all_to_all(gw_comm *c, const gwi_parcels *x)
+{
+    size_t p = (size_t)c->workers, opened = 1;
+
+    for (size_t i = 1; i < p; i++) {
+        for (; opened < p && opened < i + GWI_TURNS; opened++)
+            GWI_TRY(open_turn(c, x, opened));
+        GWI_TRY(close_turn(c, x, i));
+    }
+    return GW_OK;
+}
+
 /* Every worker sends its message straight to every other: as many bytes as a ring
- * would send, but one latency instead of P - 1. Worker r begins with r + 1, so
- * that not all send to the same one at once. */
+ * would send, but one latency instead of P - 1. */
 gw_status gw_allgather(gw_comm *c, const void *mine, size_t len, void *all, size_t cap,
                        size_t *lens)
 {
     uint8_t *slots = all;
-    size_t p = (size_t)c->workers, r = (size_t)c->rank;
+    size_t r = (size_t)c->rank;
 
     if (len > cap)
         return gw_fail(GW_ERR_ARG,
@@ -143,19 +176,9 @@ gw_status gw_allgather(gw_comm *c, const void *mine, size_t len, void *all, size
     if (len > 0 && mine != slots + r * cap)
         memmove(slots + r * cap, mine, len);
     lens[r] = len;
-    for (size_t i = 1; i < p; i++) {
-        size_t from = (r + p - i) % p;
-        GWI_TRY(gwi_recv(c, &c->ops[from], (int)from, slots + from * cap, cap));
-    }
-    for (size_t i = 1; i < p; i++) {
-        size_t to = (r + i) % p;
-        GWI_TRY(gwi_send(c, &c->ops[p + to], (int)to, slots + r * cap, len));
-    }
-    for (size_t i = 1; i < p; i++) {
-        size_t from = (r + p - i) % p;
-        GWI_TRY(gwi_wait(c, &c->ops[from]));
-        lens[from] = c->ops[from].len;
-        GWI_TRY(gwi_wait(c, &c->ops[p + (r + i) % p]));
-    }
-    return GW_OK;
+    return gwi_all_to_all(c, &(gwi_parcels){.out = slots + r * cap,
+                                            .out_lens = &lens[r],
+                                            .in = slots,
+                                            .cap = cap,
+                                            .in_lens = lens});
 }

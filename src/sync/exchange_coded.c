@@ -19,7 +19,7 @@ typedef struct coded {
     gwi_coder coder;
     uint8_t *in, *out; /* P messages each; gather uses `in` alone */
     size_t cap;        /* of one message */
-    size_t *lens;
+    size_t *lens, *out_lens;
     void *memory;
 } coded;
 
@@ -67,13 +67,14 @@ static gw_status coded_init(gw_sync *s)
     segment longest = segment_of(s, 0);
     size_t message = gwi_coder_vector_bound(&x->coder, scatters(s) ? longest.end : n);
     x->cap = (message + 63) & ~(size_t)63;
-    x->memory = gwi_calloc(p, (scatters(s) ? 2 : 1) * x->cap + sizeof(size_t));
+    x->memory = gwi_calloc(p, (scatters(s) ? 2 : 1) * x->cap + 2 * sizeof(size_t));
     if (x->memory == NULL)
         return gw_fail(GW_ERR_NOMEM, "no memory for %zu messages of %zu bytes", p,
                        x->cap);
     x->in = x->memory;
     x->out = x->in + p * x->cap;
     x->lens = (size_t *)(x->in + (scatters(s) ? 2 : 1) * p * x->cap);
+    x->out_lens = x->lens + p;
     return GW_OK;
 }
 
@@ -173,26 +174,16 @@ static void note_to_all(gw_sync *s, gwi_note note)
 static gw_status all_to_all(gw_sync *s)
 {
     coded *x = s->state;
-    gw_comm *c = s->comm;
-    size_t p = (size_t)c->workers, own = (size_t)c->rank;
+    size_t p = (size_t)s->comm->workers;
 
-    for (size_t i = 1; i < p; i++) {
-        size_t from = (own + p - i) % p;
-        GWI_TRY(gwi_recv(c, &c->ops[from], (int)from, x->in + from * x->cap, x->cap));
-    }
-    for (size_t i = 1; i < p; i++) {
-        size_t to = (own + i) % p;
-        GWI_TRY(
-            gwi_send(c, &c->ops[p + to], (int)to, x->out + to * x->cap, x->lens[to]));
-    }
-    for (size_t r = 0; r < p; r++) {
-        if (r == own)
-            continue;
-        GWI_TRY(gwi_wait(c, &c->ops[r]));
-        GWI_TRY(gwi_wait(c, &c->ops[p + r]));
-        x->lens[r] = c->ops[r].len;
-    }
-    return GW_OK;
+    memcpy(x->out_lens, x->lens, p * sizeof *x->lens);
+    return gwi_all_to_all(s->comm, &(gwi_parcels){.out = x->out,
+                                                  .out_lens = x->out_lens,
+                                                  .out_step = x->cap,
+                                                  .out_lens_step = 1,
+                                                  .in = x->in,
+                                                  .cap = x->cap,
+                                                  .in_lens = x->lens});
 }
 
 /* After a note: what was coded for others returns, since nobody will apply it. */
