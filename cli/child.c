@@ -19,7 +19,7 @@
 
 enum { LINE_CAP = 256, PATH_CAP = 4096 + 64, OPEN_MAX_FTW = 16, NOT_THERE = 127 };
 
-#define LOG        "output-of-programs"
+#define LOG        GWC_CHILD_LOG
 #define LOOK_EVERY 0.05 /* seconds */
 #define PATIENCE   5.0  /* seconds between asking a program to end and ending it */
 

@@ -12,6 +12,9 @@
 void gwc_catch_stop(void);
 int gwc_stopped(void);
 
+/* What the last program has printed, in its directory. */
+#define GWC_CHILD_LOG "output-of-programs"
+
 /* Runs argv[0], found in PATH, in that directory, and shows `title` with the bytes
  * that have come into it and the seconds. What the program prints goes to a file
  * there. GW_ERR_SYSTEM: it is not installed, failed (the message has the line that

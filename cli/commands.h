@@ -38,6 +38,7 @@ extern const gwc_command gwc_command_report;
 extern const gwc_command gwc_command_weights;
 extern const gwc_command gwc_command_compare;
 extern const gwc_command gwc_command_plan;
+extern const gwc_command gwc_command_simulate;
 
 /* Whether 'gradwire train' would take these arguments: reads no data and makes no
  * directory. GW_ERR_ARG, GW_ERR_SPEC. */

@@ -3,6 +3,7 @@
  * list_command.c - "gradwire list": what can be named, and what is there. */
 #include "commands.h"
 #include "flags.h"
+#include "simulate.h"
 #include "report_page.h"
 
 #include "compute.h"
@@ -75,17 +76,33 @@ static int optimizer_row(size_t i, named *row)
     return o != NULL;
 }
 
+/* The rows of a table, and one more if there is reason for it. */
+static int row_or(const named *rows, size_t count, size_t i, named *row, int more,
+                  named last)
+{
+    if (i < count)
+        *row = rows[i];
+    else if (i == count && more)
+        *row = last;
+    else
+        return 0;
+    return 1;
+}
+
 static int transport_row(size_t i, named *row)
 {
-    if (i < COUNT(transports))
-        *row = transports[i];
-    return i < COUNT(transports);
+    named last = {"simgrid", "a modelled cluster, for 'gradwire simulate'"};
+
+    return row_or(transports, COUNT(transports), i, row,
+                  gwc_simulate_possible() == GW_OK, last);
 }
 
 static int lacking_row(size_t i, named *row)
 {
-    *row = lacking[i];
-    return row->name != NULL;
+    int missing = gwc_simulate_possible() != GW_OK;
+    named last = {"simulate", gw_error_message()};
+
+    return row_or(lacking, COUNT(lacking) - 1, i, row, missing, last);
 }
 
 static const struct section {

@@ -13,9 +13,10 @@
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
 static const gwc_command *const table[] = {
-    &gwc_command_train,  &gwc_command_compare, &gwc_command_plan,
-    &gwc_command_report, &gwc_command_list,    &gwc_command_data,
-    &gwc_command_bench,  &gwc_command_convex,  &gwc_command_weights,
+    &gwc_command_train,    &gwc_command_compare, &gwc_command_plan,
+    &gwc_command_report,   &gwc_command_list,    &gwc_command_data,
+    &gwc_command_bench,    &gwc_command_convex,  &gwc_command_weights,
+    &gwc_command_simulate,
 };
 
 static void print_help(void)

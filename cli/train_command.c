@@ -115,6 +115,10 @@ static const gwc_flag flags[] = {
      AT(run.init), 0, 0},
     {"export", "FILE", NULL, "write the trained weights there, as safetensors",
      GWC_TEXT, AT(run.export_to), 0, 0},
+    {"record-gradient", "FILE", NULL,
+     "write worker 0's gradient of the last step there, as\nraw float32, for 'gradwire "
+     "simulate --gradients'",
+     GWC_TEXT, AT(run.record_to), 0, 0},
     {"log-every", "STEPS", NULL,
      "a line in the log so often; about fifty per run if not given", GWC_COUNT,
      AT(run.log_every), 1, 1e15},

@@ -57,6 +57,8 @@ if(TARGET gradwire_train AND cli_sources)
   set_target_properties(gradwire_cli PROPERTIES OUTPUT_NAME gradwire)
   target_link_libraries(gradwire_cli PRIVATE gradwire_static gradwire_train)
   target_include_directories(gradwire_cli PRIVATE cli)
+  target_compile_definitions(gradwire_cli PRIVATE
+    GRADWIRE_LIBDIR="${CMAKE_INSTALL_LIBDIR}")
   if(bench_sources)
     target_include_directories(gradwire_cli PRIVATE src bench)
   endif()

@@ -75,11 +75,14 @@ static void start_clock(gws_clock *k)
         k->left = processor_time();
 }
 
-static void charge_received(gws_clock *k, size_t len)
+static void received(gws_clock *k, size_t len)
 {
     double part =
         k->due.received > 0 ? k->due.middle * (double)len / k->due.received : 0;
 
+    k->spent.received += (double)len;
+    if (k->mode != CHARGES)
+        return;
     part = part < k->middle_left ? part : k->middle_left;
     k->middle_left -= part;
     gws_sleep(part);
@@ -136,11 +139,8 @@ static gw_status clock_test(void *ctx, gw_request *req, size_t *len)
 
     stop_clock(k);
     gw_status st = k->below.test(k->below_ctx, req, len);
-    if (st == GW_OK && !sends) {
-        k->spent.received += (double)*len;
-        if (k->mode == CHARGES)
-            charge_received(k, *len);
-    }
+    if (st == GW_OK && !sends)
+        received(k, *len);
     start_clock(k);
     return st;
 }
@@ -152,6 +152,19 @@ static gw_status clock_wait(void *ctx, double seconds)
     stop_clock(k);
     gw_status st =
         k->below.wait != NULL ? k->below.wait(k->below_ctx, seconds) : GW_PENDING;
+    start_clock(k);
+    return st;
+}
+
+static gw_status clock_finish(void *ctx, gw_request *req, size_t *len)
+{
+    gws_clock *k = ctx;
+    bool sends = ((const gwi_op *)(const void *)req)->sends;
+
+    stop_clock(k);
+    gw_status st = k->below.finish(k->below_ctx, req, len);
+    if (st == GW_OK && !sends)
+        received(k, *len);
     start_clock(k);
     return st;
 }
@@ -189,6 +202,7 @@ gw_status gws_clock_new(gws_clock **out, gw_comm *comm)
         .recv = clock_recv,
         .test = clock_test,
         .wait = clock_wait,
+        .finish = k->below.finish != NULL ? clock_finish : NULL,
         .abort = clock_abort,
         .close = clock_close,
     };

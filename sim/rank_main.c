@@ -111,7 +111,7 @@ GW_API int main(int argc, char **argv)
         /* What is wrong with the settings is wrong on all ranks: one speaks. */
         bool shared = st == GW_ERR_ARG || st == GW_ERR_SPEC;
         if (!shared || rank == 0)
-            fprintf(stderr, "gradwire-exchange: rank %d: %s\n", rank,
+            fprintf(stderr, "gradwire-exchange: error on rank %d: %s\n", rank,
                     gw_error_message());
         if (!shared)
             MPI_Abort(MPI_COMM_WORLD, 1);

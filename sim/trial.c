@@ -310,7 +310,7 @@ static void fill_result(const trial *t, gws_result *r)
         charged(t, &r->encode, &r->decode);
         r->encode /= steps;
         r->decode /= steps;
-        r->wait = r->step - t->set->compute - r->encode - r->decode;
+        r->wait = fmax(0, r->step - t->set->compute - r->encode - r->decode);
     }
     r->bytes_sent = (double)(now.bytes_sent - was->bytes_sent) / steps;
     r->bytes_received = (double)(now.bytes_received - was->bytes_received) / steps;

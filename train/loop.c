@@ -12,6 +12,7 @@
 #include "clip.h"
 #include "compute.h"
 #include "checkpoint.h"
+#include "record.h"
 #include "shuffle.h"
 #include "weights.h"
 #include "worker.h"
@@ -224,6 +225,18 @@ static void add_loss(worker *w, uint64_t t, const gwt_score *score)
     w->logged.count += 1.0;
 }
 
+/* For --record-gradient: what worker 0 brings to the exchange of the last step. */
+static gw_status record_gradient(const worker *w, uint64_t t)
+{
+    const gwt_job *job = w->job;
+
+    if (job->config.record_to == NULL || t + 1 != job->total_steps ||
+        gw_comm_rank(w->comm) != 0)
+        return GW_OK;
+    return gwt_record_floats(job->config.record_to, gwt_model_grad(w->model),
+                             gwt_model_floats(w->model));
+}
+
 /* Step t = 0, 1, ... Where it is skipped, neither the optimizer nor the mean loss
  * sees it. */
 static gw_status step(worker *w, uint64_t t, double *loss)
@@ -233,6 +246,7 @@ static gw_status step(worker *w, uint64_t t, double *loss)
     gw_status st;
 
     GWT_TRY(compute_gradient(w, t, &score));
+    GWT_TRY(record_gradient(w, t));
     t1 = gwt_now();
     st = gw_sync_gradient(w->sync, gwt_model_grad(w->model));
     t2 = gwt_now();

@@ -42,6 +42,7 @@ typedef struct gwt_config {
     int resume;                   /* go on from the newest checkpoint in out */
     const char *init;             /* weights to begin with, safetensors; NULL: seed */
     const char *export_to;        /* where the trained weights go; NULL: nowhere */
+    const char *record_to; /* where the last step's gradient goes; NULL: nowhere */
     int workers, spawn /* gw_spawn */, threads;
     gw_comm *comm; /* this process is one worker of it, and `workers` is their number;
                       NULL: gwt_job_run() starts the workers */

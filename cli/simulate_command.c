@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * simulate_command.c - "gradwire simulate": what methods cost on a cluster that is
+ * not there. */
+#define _GNU_SOURCE
+#include "child.h"
+#include "commands.h"
+#include "common.h"
+#include "flags.h"
+#include "simulate.h"
+
+#include "transport/link.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+
+enum { LIST_MAX = 64, LIST_CAP = 4096, WORKERS_MAX = 1024 };
+
+typedef struct settings {
+    gwc_sim sim;
+    const char *sync, *workers, *model;
+    double compute_ms;
+    int codec, json;
+} settings;
+
+#define AT(field) offsetof(settings, field)
+
+static const gwc_flag flags[] = {
+    {NULL, NULL, NULL, "What is exchanged", GWC_TEXT, 0, 0, 0},
+    {"sync", "SPECS", "dense topk:0.001 gtopk:0.001",
+     "methods, parted by spaces; may be repeated", GWC_TEXT, AT(sync), 0, 0},
+    {"params", "N", "1000000", "parameters of the model", GWC_COUNT, AT(sim.params), 1,
+     4e9},
+    {"model", "NAME", NULL,
+     "take the number of parameters of a known model:\nfnn3, resnet20, resnet50, "
+     "vgg16, alexnet, lstm-ptb",
+     GWC_TEXT, AT(model), 0, 0},
+    {"tensors", "N", "1", "the model is cut into so many", GWC_COUNT, AT(sim.tensors),
+     1, 1e6},
+    {"gradients", "FILE", NULL,
+     "gradient of a run, as 'gradwire train\n--record-gradient' writes it; made up "
+     "without it",
+     GWC_TEXT, AT(sim.gradients), 0, 0},
+    {"seed", "N", "1", "of made-up gradients", GWC_COUNT, AT(sim.seed), 0, 1e15},
+    {NULL, NULL, NULL, "The cluster", GWC_TEXT, 0, 0, 0},
+    {"workers", "NUMBERS", "4 8 16 32", "how many, parted by spaces; up to 1024",
+     GWC_TEXT, AT(workers), 0, 0},
+    {"link", "LINK", "1gbit,50us", "what connects a worker to its switch", GWC_TEXT,
+     AT(sim.link_text), 0, 0},
+    {"hosts-per-switch", "N", "0", "0: one switch for all", GWC_INT,
+     AT(sim.hosts_per_switch), 0, WORKERS_MAX},
+    {"uplink", "LINK", NULL, "what connects a switch to the others [as --link]",
+     GWC_TEXT, AT(sim.uplink_text), 0, 0},
+    {NULL, NULL, NULL, "Steps", GWC_TEXT, 0, 0, 0},
+    {"compute", "MS", "0", "milliseconds of computing before each exchange", GWC_REAL,
+     AT(compute_ms), 0, 1e9},
+    {"batch", "N", "0", "samples per worker and step, to show samples/s", GWC_REAL,
+     AT(sim.batch), 0, 1e9},
+    {"steps", "N", "4", "simulated steps; methods with periods need whole ones",
+     GWC_COUNT, AT(sim.steps), 1, 1e6},
+    {"warmup", "N", "1", "steps before those", GWC_COUNT, AT(sim.warmup), 0, 1e6},
+    {"codec", "measured|free", "measured",
+     "whether encoding and decoding take the time they\ntake here, or none", GWC_CHOICE,
+     AT(codec), 0, 0},
+    {"rounds", "N", "3", "to measure that in; the least counts", GWC_COUNT,
+     AT(sim.rounds), 1, 1000},
+    {"fold", "auto|on|off", "auto", "whether workers share the memory of vectors",
+     GWC_CHOICE, AT(sim.fold), 0, 0},
+    {"json", NULL, NULL, "print each row as a line of JSON", GWC_SWITCH, AT(json), 0,
+     0},
+};
+
+static const struct model {
+    const char *name;
+    uint64_t params;
+} models[] = {
+    {"fnn3", 199210},    {"resnet20", 269722},  {"resnet50", 25557032},
+    {"vgg16", 14728266}, {"alexnet", 61100840}, {"lstm-ptb", 66034000},
+};
+
+static void print_help(void)
+{
+    puts("Usage: gradwire simulate [FLAGS]\n"
+         "\n"
+         "Runs the real exchange of gradients, message by message, between workers on\n"
+         "a simulated network (SimGrid), and says what a step takes there. Simulated\n"
+         "time does not depend on this machine, except for encoding and decoding,\n"
+         "which are measured here. 'predicted' is the formula of latencies and bytes;\n"
+         "'eff.' is the time of computing in that of a step. docs/simulate.md has\n"
+         "more.\n");
+    gwc_flags_help(flags, COUNT(flags), stdout);
+    puts("\n"
+         "Examples\n"
+         "  gradwire simulate\n"
+         "  gradwire simulate --model vgg16 --compute 97 --link 1gbit,400us\n"
+         "  gradwire simulate --sync gtopk:0.001 --workers '256 1024' --codec free");
+}
+
+/* ---- reading -------------------------------------------------------------------- */
+
+static gw_status append(char *list, size_t cap, const char *text)
+{
+    size_t len = strlen(list);
+    int more = snprintf(list + len, cap - len, "%s%s", len > 0 ? " " : "", text);
+
+    if (more < 0 || (size_t)more >= cap - len)
+        return gw_fail(GW_ERR_ARG, "--sync: a list of more than %zu characters", cap);
+    return GW_OK;
+}
+
+/* A flag given twice replaces itself; methods add up instead. */
+static gw_status all_syncs(int argc, char **argv, char *list, size_t cap)
+{
+    list[0] = '\0';
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--sync") == 0 && i + 1 < argc)
+            GWT_TRY(append(list, cap, argv[++i]));
+        else if (strncmp(argv[i], "--sync=", 7) == 0)
+            GWT_TRY(append(list, cap, argv[i] + 7));
+    }
+    return GW_OK;
+}
+
+static gw_status read_model(settings *set)
+{
+    const char *names[COUNT(models)], *near;
+
+    for (size_t i = 0; set->model != NULL && i < COUNT(models); i++) {
+        names[i] = models[i].name;
+        if (strcmp(models[i].name, set->model) == 0) {
+            set->sim.params = models[i].params;
+            return GW_OK;
+        }
+    }
+    if (set->model == NULL)
+        return GW_OK;
+    near = gwt_nearest(set->model, names, COUNT(models));
+    return gw_fail(GW_ERR_ARG, "--model: '%s' is not known%s%s%s", set->model,
+                   near != NULL ? "; did you mean " : ": use --params",
+                   near != NULL ? near : "", near != NULL ? "?" : "");
+}
+
+static gw_status read_links(gwc_sim *sim)
+{
+    gwi_link_rate rate, up;
+
+    GWT_TRY(gwi_link_parse(sim->link_text, &rate));
+    GWT_TRY(gwi_link_parse(sim->uplink_text != NULL ? sim->uplink_text : sim->link_text,
+                           &up));
+    sim->rate = rate.bytes_per_second;
+    sim->latency = rate.latency;
+    sim->up_rate = up.bytes_per_second;
+    sim->up_latency = up.latency;
+    return GW_OK;
+}
+
+static gw_status read_workers(const char *text, int *list, size_t *count)
+{
+    char word[24];
+
+    *count = 0;
+    text += strspn(text, " ,");
+    while (*text != '\0') {
+        uint64_t x;
+        size_t len = strcspn(text, " ,");
+        snprintf(word, sizeof word, "%.*s", len < sizeof word ? (int)len : 23, text);
+        GWT_TRY(gwt_parse_count("--workers", word, 1, WORKERS_MAX, &x));
+        if (*count == LIST_MAX)
+            return gw_fail(GW_ERR_ARG, "--workers: more than %d numbers", LIST_MAX);
+        list[(*count)++] = (int)x;
+        text += len + strspn(text + len, " ,");
+    }
+    if (*count == 0)
+        return gw_fail(GW_ERR_ARG, "--workers names no number");
+    return GW_OK;
+}
+
+static gw_status check_syncs(char *list, const char **sync, size_t *count)
+{
+    *count = 0;
+    for (char *at = strtok(list, " "); at != NULL; at = strtok(NULL, " ")) {
+        if (*count == LIST_MAX)
+            return gw_fail(GW_ERR_ARG, "--sync names more than %d methods", LIST_MAX);
+        GWT_TRY(gw_spec_check(at, NULL, 0));
+        sync[(*count)++] = at;
+    }
+    if (*count == 0)
+        return gw_fail(GW_ERR_ARG, "--sync names no method");
+    return GW_OK;
+}
+
+/* ---- running -------------------------------------------------------------------- */
+
+static gw_status run_all(settings *set, char *list)
+{
+    const char *sync[LIST_MAX];
+    int workers[LIST_MAX];
+    size_t syncs, counts;
+    gwc_point point;
+
+    GWT_TRY(read_model(set));
+    GWT_TRY(read_links(&set->sim));
+    GWT_TRY(check_syncs(list, sync, &syncs));
+    GWT_TRY(read_workers(set->workers, workers, &counts));
+    if (set->sim.tensors > set->sim.params)
+        return gw_fail(GW_ERR_ARG, "--tensors: more than there are parameters");
+    GWT_TRY(gwc_simulate_possible());
+    set->sim.compute = set->compute_ms / 1000;
+    if (set->codec == 1)
+        set->sim.rounds = 0;
+    gwc_catch_stop();
+    if (!set->json)
+        gwc_simulate_header(&set->sim);
+    for (size_t i = 0; i < syncs; i++)
+        for (size_t k = 0; k < counts; k++) {
+            GWT_TRY(gwc_simulate_point(&set->sim, sync[i], workers[k], &point));
+            (set->json ? gwc_simulate_json : gwc_simulate_row)(&set->sim, &point);
+        }
+    return GW_OK;
+}
+
+static int run_simulate(int argc, char **argv)
+{
+    settings set;
+    char list[LIST_CAP];
+    int help;
+    gw_status st;
+
+    memset(&set, 0, sizeof set);
+    st = gwc_flags_read(flags, COUNT(flags), "simulate", argc, argv, &set, &help);
+    if (st == GW_OK && help) {
+        print_help();
+        return GWC_DONE;
+    }
+    if (st == GW_OK)
+        st = all_syncs(argc, argv, list, sizeof list);
+    if (st == GW_OK && list[0] == '\0')
+        st = append(list, sizeof list, set.sync);
+    if (st == GW_OK)
+        st = run_all(&set, list);
+    if (gwc_stopped())
+        return GWC_STOPPED;
+    if (st == GW_OK)
+        return GWC_DONE;
+    return st == GW_ERR_ARG || st == GW_ERR_SPEC ? GWC_USAGE : GWC_FAILED;
+}
+
+const gwc_command gwc_command_simulate = {
+    .name = "simulate",
+    .summary = "what methods cost on a cluster that is not there",
+    .run = run_simulate,
+};
