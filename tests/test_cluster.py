@@ -162,6 +162,48 @@ def killed(tmp):
     check(left_of(other.pid) == [], f"other: left {left_of(other.pid)}")
 
 
+def same_model(tmp):
+    """A run on the cluster ends with the same bits as one with local workers."""
+    flags = [GRADWIRE, "train", "--model", "softmax", "--data", "synthetic:train=600,test=50,dim=20,classes=4",
+             "--batch", "8", "--steps", "12", "--eval-every", "0", "--quiet", "--json"]
+    for number, sync in enumerate(("dense", "gtopk:0.05", "local:4+q:4")):
+        hashes = []
+        for where in ([CLUSTER, "--hosts", "3", "--rate", "100mbit", "--"], []):
+            out = os.path.join(tmp, f"run{number}{len(hashes)}")
+            more = ["--sync", sync, "--out", out] + ([] if where else ["--workers", "3"])
+            done = subprocess.run(where + flags + more, capture_output=True, text=True, timeout=LIMIT,
+                                  stdin=subprocess.DEVNULL)
+            check(done.returncode == 0, f"train {sync}: {done}")
+            hashes.append(json.loads(done.stdout)["model_hash"] if done.returncode == 0 else None)
+        check(hashes[0] == hashes[1], f"train {sync}: cluster and local differ: {hashes}")
+
+
+def bytes_of(tmp, sync, steps):
+    """Bytes by gradwire and by the interfaces, all hosts together."""
+    counts = os.path.join(tmp, "count.json")
+    done = cluster("--hosts", "3", "--rate", "1gbit", "--count", counts, "--", EXCHANGE, "--params", "500000",
+                   "--warmup", "0", "--steps", str(steps), "--sync", sync)
+    check(done.returncode == 0, f"exchange {sync}: {done}")
+    said = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    with open(counts) as f:
+        hosts = json.load(f)
+    check([h["host"] for h in hosts] == ["host0", "host1", "host2"], f"counted: {hosts}")
+    received, sent = (sum(h[k] for h in hosts) for k in ("rx_bytes", "tx_bytes"))
+    check(abs(received - sent) < 0.01 * sent, f"{sync}: {sent} bytes sent, {received} received")
+    return said["bytes_sent_all"] * steps, sent
+
+
+def same_bytes(tmp):
+    """The start of MPI is in neither difference. What comes on top of gradwire's bytes: headers of
+    MPI (up to 64 bytes a message), of packets (66 of up to 9000, fewer as the kernel hands them
+    over), acknowledgements, and the barriers between steps (about 2 kB a step)."""
+    for sync, steps, more in (("dense", 10, 1.05), ("gtopk:0.05", 20, 1.10)):
+        short, long = bytes_of(tmp, sync, 2), bytes_of(tmp, sync, 2 + steps)
+        ours, theirs = long[0] - short[0], long[1] - short[1]
+        print(f"{sync}: interfaces counted {100 * (theirs / ours - 1):+.2f} %")
+        check(0.99 * ours <= theirs <= more * ours, f"{sync}: {ours} bytes, interfaces {theirs}")
+
+
 def main():
     done = cluster("--check")
     if done.returncode == 77:
@@ -175,6 +217,11 @@ def main():
         signals(tmp)
         early_signals()
         killed(tmp)
+        if os.path.exists(EXCHANGE):
+            same_model(tmp)
+            same_bytes(tmp)
+        else:
+            print("not run: this build has no MPI")
     check(interfaces() == before, f"the machine's interfaces: {before}, then {interfaces()}")
     print(f"{passed} passed, {len(failures)} failed")
     return 1 if failures else 0

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cluster_page.py - writes docs/results-cluster.md from the table."""
+import os
+import platform
+
+from cluster_table import (EXCHANGE_SYNCS, MODELS, PARAMS, POINTS, ROOT, TRAIN_RATES, TRAIN_SYNCS)
+
+PAGE = os.path.join(ROOT, "docs", "results-cluster.md")
+UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+SHOWN = {"1gbit": "1 Gbit/s", "250mbit": "250 Mbit/s", "100mbit": "100 Mbit/s"}
+NAMES = {"fnn3": "FNN-3 (199,210 parameters)", "mlp": "MLP 784-2048-2048-2048-10 (10,020,874 parameters)"}
+
+
+def bits(rate):
+    return float(rate[:-4]) * UNITS[rate[-4:]]
+
+
+def dense_bound(hosts, rate):
+    """Seconds that the bytes of an all-reduce take at least."""
+    return 2 * (hosts - 1) / hosts * PARAMS * 4 * 8 / bits(rate)
+
+
+def ms(seconds):
+    return f"{1e3 * seconds:,.1f}" if isinstance(seconds, float) else "-"
+
+
+def judged(value, target, form="{:.2f}"):
+    """A figure beside its target."""
+    return f"{form.format(value)} (at most {form.format(target)}: {'met' if value <= target else 'MISSED'})"
+
+
+def table(head, lines):
+    marks = "|" + "---|" * len(head)
+    return "\n".join(["| " + " | ".join(head) + " |", marks] + ["| " + " | ".join(l) + " |" for l in lines]) + "\n"
+
+
+def machine():
+    model = platform.machine()
+    try:
+        with open("/proc/cpuinfo") as f:
+            model = next(l.split(":", 1)[1].strip() for l in f if l.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    return f"{model}, {os.cpu_count()} cores, Linux {platform.release().split('-')[0]}"
+
+
+def exchange_part(rows):
+    lines = []
+    for hosts, rate in POINTS:
+        for sync in EXCHANGE_SYNCS:
+            row = rows.best("exchange", hosts, rate, PARAMS, sync)
+            if row is None:
+                continue
+            bound = dense_bound(hosts, rate) if sync.startswith("dense") else row["bytes_per_step"] * 8 / bits(rate)
+            lines.append([str(hosts), SHOWN[rate], f"`{sync}`" if "native" not in sync else "MPI_Allreduce",
+                          ms(row["step_s"]), ms(row["encode_s"]), ms(row["wait_s"]), ms(row["decode_s"]),
+                          f"{row['bytes_per_step']:,.0f}", ms(bound), f"{row['step_s'] / bound:.2f}"])
+    return table(["hosts", "wire", "sync", "ms", "encode", "messages", "decode", "bytes sent",
+                  "bytes by rate, ms", "ratio"], lines)
+
+
+def exchange_judged(rows):
+    dense = rows.best("exchange", 4, "1gbit", PARAMS, "dense")
+    gtopk = rows.best("exchange", 4, "1gbit", PARAMS, "gtopk:0.001")
+    said = []
+    if dense:
+        said.append("- dense, 4 hosts, 1 Gbit/s, by the bandwidth bound of 480 ms: " +
+                    judged(dense["step_s"] / dense_bound(4, "1gbit"), 1.15))
+    if gtopk:
+        said.append("- gtopk:0.001 there, encode to decode, ms: " + judged(1e3 * gtopk["step_s"], 30, "{:.1f}") +
+                    "; of it in messages, ms: " + judged(1e3 * gtopk["wait_s"], 5, "{:.1f}"))
+    return "\n".join(said) + "\n"
+
+
+def bytes_part(rows):
+    lines = []
+    for sync in ("dense", "gtopk:0.001"):
+        row = rows.best("bytes", 4, "1gbit", PARAMS, sync)
+        if row:
+            ours = row["bytes_per_step"]
+            lines.append([f"`{sync}`", f"{ours:,.0f}", f"{row['interface_bytes']:,.0f}",
+                          f"{100 * (row['interface_bytes'] / ours - 1):+.2f} %", f"{row['wire_bytes']:,.0f}",
+                          f"{100 * (row['wire_bytes'] / ours - 1):+.2f} %", f"{row['dropped']:.0f}"])
+    return table(["sync", "counted by gradwire", "by the interfaces", "more", "on the wire", "more",
+                  "packets dropped"], lines)
+
+
+def train_part(rows):
+    parts = []
+    for model in MODELS:
+        lines = []
+        for sync in TRAIN_SYNCS:
+            cells = [f"`{sync}`"]
+            for rate in TRAIN_RATES:
+                row, none = (rows.best("train", 4, rate, model, s) for s in (sync, "none"))
+                cells += [ms(row["step_s"]), f"{row['step_s'] / none['step_s']:.2f}", ms(row["encode_s"]),
+                          ms(row["wait_s"]), ms(row["decode_s"])] if row and none else ["-"] * 5
+            lines.append(cells)
+        head = ["sync"] + [h for rate in TRAIN_RATES for h in
+                           (f"{SHOWN[rate]}: ms per step", "by none", "encode", "messages", "decode")]
+        parts.append(f"### {NAMES[model]}\n\n{table(head, lines)}")
+    return "\n".join(parts)
+
+
+def train_judged(rows):
+    said = []
+    for rate, sync, target in (("1gbit", "gtopk:0.001", 1.5), ("100mbit", "gtopk:0.001+q:4", 1.8)):
+        row, none = (rows.best("train", 4, rate, "mlp", s) for s in (sync, "none"))
+        if row and none:
+            said.append(f"- MLP, {sync}, {SHOWN[rate]}, by the step without exchange: " +
+                        judged(row["step_s"] / none["step_s"], target))
+    return "\n".join(said) + "\n"
+
+
+def simulated_part(rows):
+    lines = []
+    for hosts, rate in POINTS:
+        for sync in EXCHANGE_SYNCS:
+            real = rows.best("exchange", hosts, rate, PARAMS, sync)
+            sim = rows.best("simulated", hosts, rate, PARAMS, sync)
+            if real and sim:
+                lines.append([str(hosts), SHOWN[rate], f"`{sync}`", ms(real["step_s"]), ms(sim["step_s"]),
+                              f"{sim['step_s'] / real['step_s']:.2f}"])
+    return table(["hosts", "wire", "sync", "cluster, ms", "simulated, ms", "ratio"], lines)
+
+
+def write(rows):
+    dates = sorted({r["date"] for r in rows.rows})
+    when = dates[0] if len(set(dates)) == 1 else f"{dates[0]} to {dates[-1]}"
+    isa = next((r["isa"] for r in rows.rows if r["isa"]), "?")
+    turns = max(int(r["turn"]) for r in rows.rows)
+    page = f"""# Results: a cluster with slow wires
+
+Made by `reproduce/cluster.py`, {when}, {machine()}, {isa}; best of {turns} turns. All hosts are namespaces of
+one machine with shaped wires (measuring.md, "A cluster on one machine"), so they share its cores: with four hosts on two
+cores, whatever is computed takes twice as long as on four machines, and the work of TCP comes on top. Times are
+milliseconds per step.
+
+## Exchange
+
+Ten million floats, made-up gradients, over MPI. "ms" is the step of the slowest rank, the fastest of its kind; the columns after it
+are the mean of rank 0. For dense the bytes of an all-reduce, 2 (P-1)/P n floats, at the wire's rate are the least
+possible; for the others it is what rank 0 sent. "MPI_Allreduce" is Open MPI's own, as it is by default.
+
+{exchange_part(rows)}
+{exchange_judged(rows)}
+## Bytes
+
+Per host and step, 4 hosts, 1 Gbit/s. What the interfaces count besides gradwire's own bytes: MPI's headers and rendezvous,
+TCP's headers and acknowledgements, and the barriers between steps. "On the wire" is with a header for each piece of 9000 bytes
+that leaves the host.
+
+{bytes_part(rows)}
+## Training
+
+Four hosts, batch 32 per rank, one thread, made-up data of Fashion-MNIST's shape, plain SGD.
+
+{train_part(rows)}
+{train_judged(rows)}
+## Simulated and real
+
+The same points by `gradwire simulate`.
+
+{simulated_part(rows)}"""
+    with open(PAGE, "w") as f:
+        f.write(page)
+    return PAGE
