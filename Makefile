@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 60
 export CMAKE_GENERATOR ?= $(if $(shell command -v ninja 2>/dev/null),Ninja,Unix Makefiles)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: all run test test-mpich bench fuzz results install format clean help setup-run setup-test setup-mpich
+.PHONY: all run test test-mpich bench fuzz results results-cluster install format clean help setup-run setup-test setup-mpich
 
 all: ## build the library and the command into build/
 	@command -v cmake >/dev/null || { echo "no cmake: run scripts/setup first" >&2; exit 1; }
@@ -35,6 +35,11 @@ fuzz: setup-test ## fuzz each decoder for FUZZ_SECONDS (default 60)
 results: all ## run the experiments of docs/results.md that have not run yet (hours)
 	@/usr/bin/python3 reproduce/methods.py $(if $(DATA_DIR),--data-dir $(DATA_DIR))
 	@reproduce/local-sgd
+	@if [ "$$(id -u)" -eq 0 ]; then reproduce/cluster.py; \
+	else echo "not run: reproduce/cluster.py needs root; sudo make results-cluster"; fi
+
+results-cluster: all ## measure on a test cluster, docs/results-cluster.md (15 minutes, root)
+	@reproduce/cluster.py
 
 install: all ## install to PREFIX (default /usr/local), under DESTDIR if set
 	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
@@ -49,4 +54,4 @@ setup-run setup-test setup-mpich: setup-%:
 	@scripts/setup $*
 
 help: ## list these targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17

@@ -20,8 +20,8 @@ import sys
 import tempfile
 
 import cluster_page
-from cluster_table import (BYTES_STEPS, EXCHANGE_SYNCS, MODELS, PARAMS, POINTS, ROOT, TABLE, TRAIN_RATES,
-                           TRAIN_SYNCS, Rows)
+from cluster_table import (BYTES_STEPS, EXCHANGE_SYNCS, LATENCY, MODELS, PARAMS, POINTS, ROOT, SIMULATED_SYNCS, TABLE,
+                           TRAIN_RATES, TRAIN_SYNCS, Rows)
 
 BUILD = os.environ.get("GRADWIRE_BUILD", os.path.join(ROOT, "build"))
 GRADWIRE = os.path.join(BUILD, "gradwire")
@@ -137,8 +137,16 @@ def train_once(model, rate, sync):
 
 
 def simulate(rows):
-    """The other half of part 3: the same points simulated."""
-    pass
+    """The other half of part 3: the same points simulated, every host with a core of its own."""
+    for hosts, rate in POINTS:
+        if all(rows.has("simulated", hosts, rate, PARAMS, s, 1) for s in SIMULATED_SYNCS):
+            continue
+        print(f"simulated, {hosts} hosts, {rate}", flush=True)
+        text = call([GRADWIRE, "simulate", "--sync", " ".join(SIMULATED_SYNCS), "--workers", str(hosts), "--params",
+                     str(PARAMS), "--link", f"{rate},{LATENCY}", "--steps", "4", "--warmup", "6", "--json"])
+        for sync, found in zip(SIMULATED_SYNCS, objects(text)):
+            rows.add("simulated", hosts, rate, PARAMS, sync, 1, step_s=found["step_s"], encode_s=found["encode_s"],
+                     wait_s=found["wait_s"], decode_s=found["decode_s"], bytes_per_step=found["bytes_sent"])
 
 
 # ---- all of it -----------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 import os
 import platform
 
-from cluster_table import (EXCHANGE_SYNCS, MODELS, PARAMS, POINTS, ROOT, TRAIN_RATES, TRAIN_SYNCS)
+from cluster_table import (EXCHANGE_SYNCS, LATENCY, MODELS, PARAMS, POINTS, ROOT, SIMULATED_SYNCS, TRAIN_RATES,
+                           TRAIN_SYNCS)
 
 PAGE = os.path.join(ROOT, "docs", "results-cluster.md")
 UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
@@ -112,16 +113,24 @@ def train_judged(rows):
     return "\n".join(said) + "\n"
 
 
+def shared(sim, hosts):
+    """A simulated step on hosts that share cores: coding, which all do at the same time, takes
+    as many times as long as there are hosts to a core."""
+    coding = sim["encode_s"] + sim["decode_s"]
+    return sim["step_s"] + coding * max(0.0, hosts / os.cpu_count() - 1)
+
+
 def simulated_part(rows):
     lines = []
     for hosts, rate in POINTS:
-        for sync in EXCHANGE_SYNCS:
+        for sync in SIMULATED_SYNCS:
             real = rows.best("exchange", hosts, rate, PARAMS, sync)
             sim = rows.best("simulated", hosts, rate, PARAMS, sync)
             if real and sim:
-                lines.append([str(hosts), SHOWN[rate], f"`{sync}`", ms(real["step_s"]), ms(sim["step_s"]),
-                              f"{sim['step_s'] / real['step_s']:.2f}"])
-    return table(["hosts", "wire", "sync", "cluster, ms", "simulated, ms", "ratio"], lines)
+                ratio = shared(sim, hosts) / real["step_s"]
+                lines.append([str(hosts), SHOWN[rate], f"`{sync}`", ms(sim["step_s"]), ms(shared(sim, hosts)),
+                              ms(real["step_s"]), f"{ratio:.2f}" + ("" if 1 / 1.2 <= ratio <= 1.2 else " (off)")])
+    return table(["hosts", "wire", "sync", "simulated, ms", "with shared cores", "cluster, ms", "ratio"], lines)
 
 
 def write(rows):
@@ -159,7 +168,10 @@ Four hosts, batch 32 per rank, one thread, made-up data of Fashion-MNIST's shape
 {train_judged(rows)}
 ## Simulated and real
 
-The same points by `gradwire simulate`.
+The same points by `gradwire simulate --link RATE,{LATENCY}`, with the cost of coding as measured on one core. On simulated
+hosts everybody has a core; here the hosts share {os.cpu_count()}. So in the second column coding takes as many times as long as there
+are hosts to a core, and that is what the cluster is compared with (target: within 20 %). The work of TCP, which is not
+simulated, comes on top on the cluster; where eight hosts send at 1 Gbit/s it fills the cores.
 
 {simulated_part(rows)}"""
     with open(PAGE, "w") as f:
