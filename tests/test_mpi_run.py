@@ -19,7 +19,7 @@ SHORT = ["train", "--model", "fnn3", *DATA, "--batch", "8", "--steps", "30", "--
 LONG = ["train", "--model", "softmax", *DATA, "--batch", "8", "--steps", "100000000",
         "--log-every", "1", "--quiet"]
 # Open MPI kills a second after it asked, which is not enough on a busy machine.
-STOPPED_ENV = {"OMPI_MCA_odls_base_sigkill_timeout": "5"}
+STOPPED_ENV = {"OMPI_MCA_odls_base_sigkill_timeout": "30"}
 PATIENCE = 200  # seconds, for a job that should end by itself: it hangs
 
 failures = []
