@@ -3,6 +3,7 @@
  * plan_command.c - "gradwire plan": which method would pay, before anything is
  * trained. */
 #define _GNU_SOURCE
+#include "child.h"
 #include "commands.h"
 #include "common.h"
 #include "compare.h"
@@ -10,7 +11,6 @@
 #include "plan.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -82,13 +82,6 @@ static void print_help(void)
 /* ---- how long computing takes ------------------------------------------------------
  */
 
-static int remove_entry(const char *path, const struct stat *st, int type,
-                        struct FTW *where)
-{
-    (void)st, (void)type, (void)where;
-    return remove(path);
-}
-
 /* One run without exchange, of so many steps, in a directory of its own. */
 static gw_status try_run(const settings *set, const char *folder, uint64_t steps,
                          gwc_plan *plan)
@@ -143,7 +136,7 @@ static gw_status measure_compute(const settings *set, gwc_plan *plan)
         uint64_t steps = (uint64_t)(seconds / plan->job.compute);
         st = try_run(set, folder, steps < most ? steps + few : most, plan);
     }
-    nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    gwc_remove_tree(folder);
     plan->compute_measured = 1;
     return st;
 }
