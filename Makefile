@@ -35,6 +35,7 @@ fuzz: setup-test ## fuzz each decoder for FUZZ_SECONDS (default 60)
 results: all ## run the experiments of docs/results.md that have not run yet (hours)
 	@/usr/bin/python3 reproduce/methods.py $(if $(DATA_DIR),--data-dir $(DATA_DIR))
 	@reproduce/local-sgd
+	@reproduce/gtopk-scaling
 	@if [ "$$(id -u)" -eq 0 ]; then reproduce/cluster.py; \
 	else echo "not run: reproduce/cluster.py needs root; sudo make results-cluster"; fi
 

@@ -5,9 +5,11 @@
 #include "codec_clock.h"
 
 #include <math.h>
+#include <string.h>
 #include <time.h>
 
 #include "comm.h"
+#include "fold.h"
 
 typedef enum mode { IDLE, MEASURES, CHARGES } mode;
 
@@ -126,6 +128,8 @@ static gw_status clock_recv(void *ctx, int from, void *buf, size_t cap, gw_reque
     gws_clock *k = ctx;
 
     stop_clock(k);
+    if (!gws_is_folded(buf))
+        memset(buf, 0, cap);
     gw_status st = k->below.recv(k->below_ctx, from, buf, cap, req);
     start_clock(k);
     return st;

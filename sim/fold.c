@@ -16,17 +16,63 @@
 /* The build gives this name to the function below. */
 #undef aligned_alloc
 
-enum { RANKS_MAX = 1024, PIECES_MAX = 64, GWI_PREFIX = 64, LINES = 1000 };
+enum { RANKS_MAX = 1024, VECTORS_MAX = 8, PIECES_MAX = 32, GWI_PREFIX = 64 };
 
-/* Shared by all ranks, hence one entry for each. */
+typedef struct piece {
+    const char *memory;
+    size_t len;
+} piece;
+
+/* This memory is shared by all ranks, hence one entry for each. The pieces are the
+ * vectors, at their lines, and then what a sync has. */
 static struct rule {
     size_t exactly, least;
     int pieces;
+    piece piece[VECTORS_MAX + PIECES_MAX];
 } rules[RANKS_MAX];
 
-void gws_fold_begin(int rank, size_t exactly, size_t least)
+static struct rule *own_rule(void)
 {
-    rules[rank] = (struct rule){exactly, least, 0};
+    int rank;
+
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    return &rules[rank];
+}
+
+void gws_fold_begin(size_t exactly, size_t least)
+{
+    struct rule *rule = own_rule();
+
+    rule->exactly = exactly;
+    rule->least = least;
+    rule->pieces = 0;
+}
+
+void gws_fold_end(void)
+{
+    struct rule *rule = own_rule();
+
+    rule->exactly = rule->least = 0;
+}
+
+static void *share(struct rule *rule, int line, size_t len)
+{
+    void *memory = smpi_shared_malloc(len, "gradwire", line);
+
+    rule->piece[line] = (piece){memory, memory != NULL ? len : 0};
+    return memory;
+}
+
+bool gws_is_folded(const void *memory)
+{
+    const struct rule *rule = own_rule();
+    const char *at = memory;
+
+    for (int i = 0; i < VECTORS_MAX + rule->pieces; i++)
+        if (at >= rule->piece[i].memory &&
+            at < rule->piece[i].memory + rule->piece[i].len)
+            return true;
+    return false;
 }
 
 static bool folds(const struct rule *rule, size_t total)
@@ -40,23 +86,32 @@ static bool folds(const struct rule *rule, size_t total)
 
 void *gws_aligned_alloc(size_t alignment, size_t total)
 {
+    struct rule *rule = own_rule();
     void *memory;
-    int rank;
 
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (folds(&rules[rank], total))
-        return smpi_shared_malloc(total, "gradwire", LINES + rules[rank].pieces++);
+    if (folds(rule, total))
+        return share(rule, VECTORS_MAX + rule->pieces++, total);
     return posix_memalign(&memory, alignment, total) == 0 ? memory : NULL;
 }
 
 static float *folded_vector(size_t n, int line)
 {
-    return smpi_shared_malloc(n * sizeof(float), "gradwire", line);
+    return share(own_rule(), line, n * sizeof(float));
 }
 #else
-void gws_fold_begin(int rank, size_t exactly, size_t least)
+void gws_fold_begin(size_t exactly, size_t least)
 {
-    (void)rank, (void)exactly, (void)least;
+    (void)exactly, (void)least;
+}
+
+void gws_fold_end(void)
+{
+}
+
+bool gws_is_folded(const void *memory)
+{
+    (void)memory;
+    return false;
 }
 
 static float *folded_vector(size_t n, int line)

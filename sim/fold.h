@@ -13,11 +13,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Until the next call, memory of this rank is folded if it has exactly `exactly`
- * bytes before rounding, or at least `least` (0: no such). Both 0: nothing is. */
-void gws_fold_begin(int rank, size_t exactly, size_t least);
+/* From begin to end, memory that the library gets for this rank is folded if it has
+ * exactly `exactly` bytes before rounding, or at least `least` (0: no such). */
+void gws_fold_begin(size_t exactly, size_t least);
+void gws_fold_end(void);
 
-/* n zeroed floats, folded if `folded`. NULL (after gw_fail) if there is no memory. */
+/* Whether it lies in folded memory of this rank. Messages from there do not arrive:
+ * where one is due, there must be something sound already. */
+bool gws_is_folded(const void *memory);
+
+/* n zeroed floats, folded if `folded` as the vector number line = 1, 2, ... 7. NULL
+ * (after gw_fail) if there is no memory. */
 float *gws_vector_new(size_t n, bool folded, int line);
 void gws_vector_free(float *v);
 

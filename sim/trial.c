@@ -103,6 +103,19 @@ static gw_status clocked(trial *t, int which, uint64_t step, uint64_t round)
     return st;
 }
 
+/* New parameters, where a method looks at them, and gradients. */
+static void fill(trial *t, uint64_t s, bool gradient)
+{
+    gwi_spec spec;
+    bool looks = gwi_spec_parse(t->spec, &spec) == GW_OK &&
+                 (spec.what != GWI_WHAT_GRADIENT || spec.opt.resync > 0);
+
+    if (looks)
+        gws_source_fill(t->source, t->source->params, s);
+    if (gradient)
+        gws_source_fill(t->source, t->source->grad, s);
+}
+
 /* The step's vectors are made before it begins and are no part of its time. Only where
  * memory is shared by all ranks they are made again before each call, so that nothing
  * grows or fades away in them from rank to rank; simulated, that takes no time. */
@@ -112,8 +125,8 @@ static gw_status step(trial *t, uint64_t s, uint64_t round, double *seconds)
     double began;
     gw_status st;
 
-    gws_source_fill(source, source->params, s);
-    gws_source_fill(source, source->grad, s);
+    if (!t->set->folded)
+        fill(t, s, true);
     begin_together();
     began = MPI_Wtime();
     gws_sleep(t->set->compute);
@@ -122,7 +135,7 @@ static gw_status step(trial *t, uint64_t s, uint64_t round, double *seconds)
     st = clocked(t, GRADIENT, s, round);
     if (st == GW_OK) {
         if (t->set->folded)
-            gws_source_fill(source, source->params, s);
+            fill(t, s, false);
         st = clocked(t, MODEL, s, round);
     }
     *seconds = slowest(MPI_Wtime() - began);
@@ -166,14 +179,13 @@ static gw_status make_layout(trial *t)
 static void fold_memory(const trial *t)
 {
     enum { LEAST = 65536 };
-    int rank = gw_comm_rank(t->comm);
     gwi_spec spec;
 
     if (!t->set->folded || gwi_spec_parse(t->spec, &spec) != GW_OK)
         return;
     bool gathers = spec.which != GWI_WHICH_ALL && spec.which != GWI_WHICH_CHUNK &&
                    spec.combine == GWI_COMBINE_GATHER;
-    gws_fold_begin(rank, t->source->n * sizeof(float), gathers ? LEAST : 0);
+    gws_fold_begin(t->source->n * sizeof(float), gathers ? LEAST : 0);
 }
 
 static gw_status begin_sequence(trial *t)
@@ -183,7 +195,7 @@ static gw_status begin_sequence(trial *t)
 
     fold_memory(t);
     st = gw_sync_new(&t->sync, t->spec, t->layout, t->comm, &opt);
-    gws_fold_begin(gw_comm_rank(t->comm), 0, 0);
+    gws_fold_end();
     GWI_TRY(st);
     gws_source_fill(t->source, t->source->params, 0);
     t->sum = 0;

@@ -132,6 +132,10 @@ def test_measured():
         check(p["encode_s"] > 0 and p["decode_s"] > 0, "coding took no time")
         check(p["step_s"] > 0.02, "a step is shorter than its computing")
         near(p["samples_per_s"], 3 * 16 / p["step_s"], 1e-6, "samples per second")
+    # Several rounds in folded memory: what an earlier one left must not be added.
+    r = run("--sync", "dense local:2", "--workers", "4", "--params", "100000", "--fold", "on",
+            "--rounds", "3")
+    check(r.returncode == 0, f"folded rounds: {r.stderr}")
     r = run("--workers", "2", "--params", "1000")
     check(r.returncode == 0 and "predicted" in r.stdout, f"a table: {r.stdout} {r.stderr}")
 
