@@ -422,6 +422,19 @@ GW_API gw_status gw_sync_gradient(gw_sync *sync, float *grad);
  * order is another, GW_ERR_NOMEM, GW_ERR_SYSTEM. */
 GW_API gw_status gw_sync_gradient_part(gw_sync *sync, float *grad, size_t tensor);
 
+/* The same as gw_sync_gradient() for a gradient that does not lie in one vector: the
+ * pieces, one after the other, are the vector of the layout. For sparse methods nothing
+ * is copied; others copy into a vector of their own, which the first such step
+ * allocates. The result has the same bits. GW_ERR_ARG if the pieces are not as long as
+ * the layout or parts were fed, GW_ERR_NOMEM, and as gw_sync_gradient(). */
+typedef struct gw_piece {
+    float *at;
+    size_t floats;
+} gw_piece;
+
+GW_API gw_status gw_sync_gradient_pieces(gw_sync *sync, const gw_piece *pieces,
+                                         size_t count);
+
 /* Whether parts are exchanged while later ones are still awaited (1), or the method
  * needs the whole vector and waits for the last part (0). */
 GW_API int gw_sync_overlaps(const gw_sync *sync);

@@ -21,6 +21,7 @@ typedef struct conform_job {
     int bad_step;      /* worker `workers - 1` has a NaN in this step, 0: never */
     int break_at;      /* save and load after this step, 0: never */
     bool by_parts;     /* feed tensor by tensor */
+    bool by_pieces;    /* the gradient lies in three pieces */
     uint64_t *digests; /* of each worker's model in the end, in shared memory or NULL */
 } conform_job;
 

@@ -84,6 +84,9 @@ static void test_parts_give_the_same_bits(void **state)
         run(RANKS_THREADS, 3,
             &(job){conform_specs[i], .steps = 5, .digests = parts, .by_parts = true});
         assert_memory_equal(whole, parts, 3 * sizeof *whole);
+        run(RANKS_THREADS, 3,
+            &(job){conform_specs[i], .steps = 5, .digests = parts, .by_pieces = true});
+        assert_memory_equal(whole, parts, 3 * sizeof *whole);
     }
 }
 
@@ -120,6 +123,8 @@ static void test_bad_numbers(void **state)
                 fail_msg("'%s', %d workers: %s", conform_specs[i], workers,
                          gw_error_message());
             j.nonfinite = GW_NONFINITE_SKIP;
+            run(RANKS_THREADS, workers, &j);
+            j.by_pieces = true;
             run(RANKS_THREADS, workers, &j);
         }
     }

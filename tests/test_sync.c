@@ -274,11 +274,34 @@ static void test_memory(void **state)
     assert_run_ok(ranks_run(RANKS_THREADS, 3, memory_body, NULL));
 }
 
+static gw_status wrong_pieces_body(gw_comm *c, void *arg)
+{
+    gw_layout *layout = two_tensors();
+    float *g = calloc(N, sizeof *g);
+    gw_piece pieces[] = {{g, FIRST}, {g + FIRST, SECOND - 1}};
+    gw_sync *sync;
+
+    (void)arg;
+    PASS_ON(gw_sync_new(&sync, "topk:0.1", layout, c, NULL));
+    REQUIRE(gw_sync_gradient_pieces(sync, pieces, 2) == GW_ERR_ARG, "took too little");
+    pieces[1].floats++;
+    PASS_ON(gw_sync_gradient_part(sync, g, 1));
+    REQUIRE(gw_sync_gradient_pieces(sync, pieces, 2) == GW_ERR_ARG, "took both");
+    PASS_ON(gw_sync_gradient(sync, g));
+    PASS_ON(gw_sync_gradient_pieces(sync, pieces, 2));
+    REQUIRE(gw_sync_stats(sync).steps == 2, "counted other steps");
+    gw_sync_free(sync);
+    gw_layout_free(layout);
+    free(g);
+    return GW_OK;
+}
+
 static void test_wrong_use(void **state)
 {
     gw_sync *sync = (gw_sync *)1;
 
     (void)state;
+    assert_run_ok(ranks_run(RANKS_THREADS, 2, wrong_pieces_body, NULL));
     assert_int_equal(gw_sync_new(&sync, "dense", NULL, NULL, NULL), GW_ERR_ARG);
     assert_null(sync);
     gw_sync_free(NULL);

@@ -46,6 +46,10 @@ class Tensor(Structure):
                 ("cols", c_size_t)]
 
 
+class Piece(Structure):
+    _fields_ = [("at", c_void_p), ("floats", c_size_t)]
+
+
 class SyncOptions(Structure):
     _fields_ = [("struct_size", c_size_t), ("nonfinite", c_int), ("seed", c_uint64)]
 
@@ -62,6 +66,7 @@ class Stats(Structure):
 STRUCTS: Dict[str, Type[Structure]] = {
     "gw_comm_options": CommOptions, "gw_local_options": LocalOptions,
     "gw_traffic": Traffic, "gw_tensor": Tensor, "gw_sync_options": SyncOptions,
+    "gw_piece": Piece,
     "gw_stats": Stats}
 
 _floats = c_void_p
@@ -97,6 +102,7 @@ FUNCTIONS: Dict[str, Tuple] = {
     "gw_recipe_summary": (c_char_p, c_size_t),
     "gw_sync_start": (c_int, c_void_p, _floats),
     "gw_sync_gradient": (c_int, c_void_p, _floats),
+    "gw_sync_gradient_pieces": (c_int, c_void_p, POINTER(Piece), c_size_t),
     "gw_sync_gradient_part": (c_int, c_void_p, _floats, c_size_t),
     "gw_sync_overlaps": (c_int, c_void_p),
     "gw_sync_model": (c_int, c_void_p, _floats),

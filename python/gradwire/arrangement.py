@@ -2,10 +2,10 @@
 """Where DDP's buckets lie in the vector that is exchanged.
 
 DDP lays its buckets out anew after the first step, in the order in which backward
-makes the gradients. Where the vector has the order of one bucket that holds all, the
-exchange works in that bucket and nothing is copied. Several buckets come last layers
-first, and each is one piece of the vector; the first of them is its end, because that
-is where an exchange in parts begins:
+makes the gradients. Sparse methods take them as they lie, piece by piece in the order of
+the vector. Where buckets are exchanged one by one, the vector follows DDP: each bucket
+is one stretch of it, and the first is its end, because that is where an exchange in
+parts begins:
 
     vector   | bucket 2 | bucket 1 | bucket 0 |
 """

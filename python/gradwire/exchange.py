@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -160,12 +160,23 @@ class Exchange:
 
     def _exchange(self, buckets: List[_Bucket]) -> None:
         self._arrange(tuple(tuple(b.names) for b in buckets))
-        whole = buckets[0].buffer
-        if len(buckets) == 1 and self._works_in(buckets[0]):
-            good = self.sync.gradient_at(whole.data_ptr())
-            self._skip = not good
-            buckets[0].future.set_result(whole if good else whole.fill_(float("nan")))
+        if self._fed or not all(map(_is_plain, buckets)):
+            self._exchange_vector(buckets)
             return
+        good = self.sync.gradient_pieces(self._pieces(buckets))
+        self._skip = not good
+        for bucket in buckets:
+            if not good:
+                bucket.buffer.fill_(float("nan"))
+            bucket.future.set_result(bucket.buffer)
+
+    def _pieces(self, buckets: List[_Bucket]) -> List[Tuple[int, int]]:
+        """Where the vector lies in DDP's own memory."""
+        found = [(run.in_vector, bucket.buffer.data_ptr() + 4 * run.in_bucket, run.size)
+                 for bucket in buckets for run in self._runs(bucket.names)]
+        return [(address, size) for _, address, size in sorted(found)]
+
+    def _exchange_vector(self, buckets: List[_Bucket]) -> None:
         for bucket in buckets[self._fed:]:
             self._copy_in(bucket)
         self._synchronize(buckets[0])
@@ -177,7 +188,8 @@ class Exchange:
             self._give(bucket)
 
     def _arrange(self, shape: Shape) -> None:
-        """Follows DDP when it has laid its buckets out anew."""
+        """Follows DDP when it has laid its buckets out anew: where buckets are exchanged
+        one by one, the vector has their order."""
         if shape == self._shape or self._fed:
             return
         missing = len(self._parameters) - sum(map(len, shape))
@@ -185,14 +197,10 @@ class Exchange:
             raise RuntimeError(f"{missing} parameters of the model are in no bucket of "
                                "DDP's")
         order = order_for(shape)
-        if not self._pinned and order != [part.name for part in self.sync.parts]:
+        follows = self.sync.overlaps and not self._pinned
+        if follows and order != [part.name for part in self.sync.parts]:
             self.sync.arrange(order)
         self._shape = shape
-
-    def _works_in(self, bucket: _Bucket) -> bool:
-        buffer = bucket.buffer
-        return (buffer.dtype == torch.float32 and not buffer.is_cuda and
-                buffer.is_contiguous() and len(self._runs(bucket.names)) == 1)
 
     def _give(self, bucket: _Bucket) -> None:
         """Keeps the promise. DDP copies out of what it gets, so that a stretch of the
@@ -240,6 +248,13 @@ class Exchange:
 
     def close(self) -> None:
         self._worker.close()
+
+
+def _is_plain(bucket: _Bucket) -> bool:
+    """Whether the library can work in the bucket's own memory."""
+    buffer = bucket.buffer
+    return (buffer.dtype == torch.float32 and not buffer.is_cuda and
+            buffer.is_contiguous())
 
 
 def _at_the_end(act: Callable[[], None]) -> None:

@@ -19,7 +19,7 @@ from typing import (Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Se
 import numpy as np
 
 from . import state
-from ._api import (NONFINITE, SKIPPED, SyncOptions, Tensor, check, lib)
+from ._api import (NONFINITE, SKIPPED, Piece, SyncOptions, Tensor, check, lib)
 from .comm import Comm
 from .errors import DataError
 
@@ -150,6 +150,13 @@ class Sync:
     def gradient_at(self, address: int) -> bool:
         self._used = True
         return check(lib.gw_sync_gradient(self.pointer, address)) != SKIPPED
+
+    def gradient_pieces(self, pieces: Sequence[Tuple[int, int]]) -> bool:
+        """gradient() where the vector lies in pieces: (address, number of floats)."""
+        self._used = True
+        table = (Piece * len(pieces))(*pieces)
+        return check(lib.gw_sync_gradient_pieces(self.pointer, table,
+                                                 len(pieces))) != SKIPPED
 
     def gradient_part_at(self, address: int, tensor: int) -> None:
         """One tensor of the vector is final; the last of the layout comes first."""

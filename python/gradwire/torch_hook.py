@@ -7,8 +7,8 @@
     end of backward waits,
     raises what went wrong
 
-The model is one vector, whatever DDP's buckets are. Its order follows the buckets
-(arrangement.py); what is remembered belongs to parameters and moves with them.
+The model is one vector, whatever DDP's buckets are (arrangement.py); what is remembered
+belongs to parameters and stays with them.
 """
 from __future__ import annotations
 

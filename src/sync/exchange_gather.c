@@ -8,9 +8,8 @@
  *     v = sum over workers of their decoded lists, in the order of ranks, by P */
 #include "sync/selector.h"
 
-#include <string.h>
-
 #include "kernels/vector.h"
+#include "sync/pieces.h"
 
 typedef struct gather {
     gwi_selector selector;
@@ -81,11 +80,11 @@ static gw_status add_all(gw_sync *s, float *v)
     const gwi_list *list = &x->selector.list;
     size_t p = (size_t)s->comm->workers;
 
-    memset(v, 0, s->layout->floats * sizeof *v);
+    gwi_result_clear(s, v);
     for (size_t r = 0; r < p; r++) {
         GWI_TRY(decode(s, r));
         gwi_divide(list->value, (float)p, list->n);
-        gwi_vector()->scatter_add(v, list->index, list->value, list->n);
+        gwi_result_add(s, v, list);
     }
     return GW_OK;
 }
@@ -121,4 +120,5 @@ const gwi_exchange gwi_exchange_gather = {
     .fini = gather_fini,
     .run = gather_run,
     .lossy = true,
+    .takes_pieces = true,
 };

@@ -21,6 +21,7 @@
 
 #include "kernels/merge.h"
 #include "kernels/vector.h"
+#include "sync/pieces.h"
 
 typedef struct tree {
     gwi_selector selector;
@@ -211,9 +212,9 @@ static gw_status tree_run(gw_sync *s, float *v, gwi_note *note)
         return GW_OK;
     if (paper)
         put_back(s, list);
-    memset(v, 0, s->layout->floats * sizeof *v);
+    gwi_result_clear(s, v);
     gwi_divide(list->value, (float)s->comm->workers, list->n);
-    gwi_vector()->scatter_add(v, list->index, list->value, list->n);
+    gwi_result_add(s, v, list);
     return GW_OK;
 }
 
@@ -225,4 +226,5 @@ const gwi_exchange gwi_exchange_tree = {
     .fini = tree_fini,
     .run = tree_run,
     .lossy = true,
+    .takes_pieces = true,
 };

@@ -167,7 +167,7 @@ static void select_above(gwi_selector *sel, const gw_sync *s, float *r, const fl
 
 void gwi_selector_run(gwi_selector *sel, gw_sync *s, float *v)
 {
-    const float *g = correct(s, v);
+    const float *g = v != NULL ? correct(s, v) : NULL;
     float *r = s->residual != NULL ? s->residual : v;
 
     if (r == v)

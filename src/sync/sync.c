@@ -10,6 +10,7 @@
 
 #include "kernels/vector.h"
 #include "sync/overlap.h"
+#include "sync/pieces.h"
 
 /* ---- measuring ---------------------------------------------------------- */
 
@@ -49,8 +50,16 @@ static void leave(gw_sync *s, const gw_traffic *before)
 
 /* ---- notes -------------------------------------------------------------- */
 
-/* A note about a bad gradient: worker + 1 above, tensor below, so that the least
- * note is that of the first such worker. */
+/* A note about a bad number: worker + 1 above, tensor below, so that the least note is
+ * that of the first such worker. 0 if `bad` is past the end. */
+static gwi_note note_of(const gw_sync *s, size_t bad)
+{
+    if (bad >= s->layout->floats)
+        return 0;
+    const gw_tensor *t = gwi_layout_find(s->layout, bad);
+    return (uint64_t)(s->comm->rank + 1) << 32 | (uint64_t)(t - s->layout->tensors);
+}
+
 static gwi_note look_at(const gw_sync *s, const float *grad, size_t begin, size_t end)
 {
     size_t bad;
@@ -58,13 +67,10 @@ static gwi_note look_at(const gw_sync *s, const float *grad, size_t begin, size_
     if (s->nonfinite == GW_NONFINITE_IGNORE)
         return 0;
     bad = begin + gwi_first_nonfinite(grad + begin, end - begin);
-    if (bad == end)
-        return 0;
-    const gw_tensor *t = gwi_layout_find(s->layout, bad);
-    return (uint64_t)(s->comm->rank + 1) << 32 | (uint64_t)(t - s->layout->tensors);
+    return bad == end ? 0 : note_of(s, bad);
 }
 
-static gw_status act_on(gw_sync *s, gwi_note note)
+gw_status gwi_sync_act_on(gw_sync *s, gwi_note note)
 {
     if (note == 0)
         return GW_OK;
@@ -161,6 +167,22 @@ gw_status gwi_sync_whole(gw_sync *s, float *grad, gwi_note *note)
     return st;
 }
 
+gw_status gwi_sync_pieces(gw_sync *s, gwi_note *note)
+{
+    gw_traffic before = enter(s);
+    gw_status st = GW_OK;
+
+    if (s->nonfinite != GW_NONFINITE_IGNORE)
+        *note = note_of(s, gwi_pieces_first_nonfinite(&s->pieces));
+    if (s->now.gradient) {
+        if (*note == 0)
+            gwi_pieces_move(&s->pieces, s->residual);
+        st = s->exchange->run(s, NULL, note);
+    }
+    leave(s, &before);
+    return st;
+}
+
 gw_status gwi_sync_bucket(gw_sync *s, const gwi_bucket *b, float *grad, gwi_note *note)
 {
     gw_traffic before = enter(s);
@@ -183,7 +205,7 @@ gw_status gw_sync_gradient(gw_sync *s, float *grad)
         gwi_sync_begin_step(s);
         st = gwi_sync_whole(s, grad, &note);
     }
-    return st == GW_OK ? act_on(s, note) : st;
+    return st == GW_OK ? gwi_sync_act_on(s, note) : st;
 }
 
 /* ---- models ------------------------------------------------------------- */

@@ -36,11 +36,13 @@ typedef struct gwi_exchange {
 
     /* Replaces v (as many floats as the layout has). *note is this worker's and must
      * be the least of all workers' afterwards; if it is not 0 then, v is undefined
-     * and what was selected is back in the residual. May block. */
+     * and what was selected is back in the residual. May block. v is NULL if the
+     * gradient is in the residual already and the result belongs into pieces. */
     gw_status (*run)(gw_sync *sync, float *v, gwi_note *note);
 
-    bool lossy;   /* has a use for a residual */
-    bool differs; /* does not leave the same vector on all workers */
+    bool lossy;        /* has a use for a residual */
+    bool takes_pieces; /* knows what to do when v is NULL */
+    bool differs;      /* does not leave the same vector on all workers */
 } gwi_exchange;
 
 extern const gwi_exchange gwi_exchange_dense;
@@ -54,6 +56,12 @@ typedef struct gwi_small {
     float *values; /* count of them, one tensor after the other */
     size_t count;
 } gwi_small;
+
+/* A gradient in pieces, during the call that brings it. */
+typedef struct gwi_pieces {
+    const gw_piece *list;
+    size_t count;
+} gwi_pieces;
 
 struct gw_sync {
     gw_comm *comm;
@@ -75,6 +83,8 @@ struct gw_sync {
     float *mean;      /* of all models so far (Polyak) */
     bool started;     /* the reference is there */
 
+    gwi_pieces pieces;
+    float *gathered; /* where they are put together if they must be; NULL until then */
     gwi_small small;
     struct gwi_overlap *overlap; /* made by the first part fed */
     double encoded;  /* seconds of the current call so far that were encoding */

@@ -280,6 +280,7 @@ void gw_sync_free(gw_sync *s)
     gwi_free(s->reference);
     gwi_free(s->mean);
     gwi_free(s->small.values);
+    gwi_free(s->gathered);
     gw_layout_free(s->layout);
     gwi_free(s);
 }

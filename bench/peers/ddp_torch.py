@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One host of bench/peers/ddp: ROUNDS SPEC RESULT. Started by it on every host."""
+import json
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import gradwire
+from torch_step import loaded_blas
+
+BATCH, RATE, DENSITY = 32, 0.01, 0.001
+ROUND_SECONDS = 2.0  # how long a way's turn in a round should last
+MAX_STEPS = 20
+
+
+def network():
+    torch.manual_seed(1)
+    sizes, layers = (784, 2048, 2048, 2048), []
+    for a, b in zip(sizes, sizes[1:]):
+        layers += [nn.Linear(a, b), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(2048, 10))
+
+
+# ---- a top-k hook as one would write it in PyTorch -----------------------------
+
+
+class TopK:
+    """0.1 % of each bucket, with a residual, by two all-gathers."""
+
+    def __init__(self):
+        self.residual = {}
+
+    def __call__(self, bucket):
+        flat = bucket.buffer()
+        key = (bucket.index(), flat.numel())
+        if key not in self.residual:
+            self.residual[key] = torch.zeros_like(flat)
+        held = self.residual[key].add_(flat)
+        k = max(1, int(DENSITY * flat.numel()))
+        _, index = torch.topk(held.abs(), k, sorted=False)
+        value = held[index]
+        held[index] = 0
+        workers = dist.get_world_size()
+        values = [torch.empty_like(value) for _ in range(workers)]
+        indices = [torch.empty_like(index) for _ in range(workers)]
+        both = torch.futures.collect_all([
+            dist.all_gather(values, value, async_op=True).get_future(),
+            dist.all_gather(indices, index, async_op=True).get_future()])
+
+        def add(_):
+            flat.zero_()
+            for v, i in zip(values, indices):
+                flat.index_add_(0, i, v, alpha=1 / workers)
+            return flat
+
+        return both.then(add)
+
+
+def topk_hook(state, bucket):
+    return state(bucket)
+
+
+# ---- the ways ------------------------------------------------------------------
+
+
+class Way:
+    """One model and its exchange."""
+
+    def __init__(self, model):
+        self.model = model
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+        self.best, self.steps = float("inf"), 2
+
+    def step(self, x, y):
+        self.optimizer.zero_grad(set_to_none=True)
+        nn.functional.cross_entropy(self.model(x), y).backward()
+        self.optimizer.step()
+
+
+def ways(spec):
+    # One bucket is the better choice for whoever selects from it.
+    one = dict(bucket_cap_mb=1000, gradient_as_bucket_view=True)
+    by_hook = DistributedDataParallel(network(), **one)
+    by_hook.register_comm_hook(TopK(), topk_hook)
+    ours = Way(DistributedDataParallel(network(), **one))
+    handle = gradwire.attach(ours.model, spec, ours.optimizer)
+    return {"no exchange": Way(network()),
+            "plain DDP": Way(DistributedDataParallel(network())),
+            f"top-k hook in PyTorch, {DENSITY:g}": Way(by_hook),
+            f"gradwire {spec}": ours}, handle
+
+
+def turn(way, x, y):
+    """Seconds per step of the slowest host, over a few steps."""
+    dist.barrier()
+    begin = time.perf_counter()
+    for _ in range(way.steps):
+        way.step(x, y)
+    took = torch.tensor([(time.perf_counter() - begin) / way.steps])
+    dist.all_reduce(took, dist.ReduceOp.MAX)
+    return float(took)
+
+
+def main():
+    rounds, spec, result = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    g = torch.Generator().manual_seed(rank)
+    x, y = torch.randn(BATCH, 784, generator=g), torch.randint(10, (BATCH,), generator=g)
+    everything, handle = ways(spec)
+    # The first turn lets DDP lay out its buckets, and says how many steps a turn has.
+    for way in everything.values():
+        turn(way, x, y)
+        way.steps = 1
+        way.steps = max(1, min(MAX_STEPS, round(ROUND_SECONDS / turn(way, x, y))))
+    for _ in range(rounds):
+        for way in everything.values():
+            way.best = min(way.best, turn(way, x, y))
+    if rank == 0:
+        stats = handle.stats()
+        blas, core = loaded_blas()
+        with open(result, "w") as f:
+            json.dump({"seconds": {name: way.best for name, way in everything.items()},
+                       "blas": blas, "core": core, "torch": torch.__version__,
+                       "isa": gradwire.isa(),
+                       "per_step": {k: v / stats["steps"] for k, v in stats.items()}}, f)
+    dist.barrier()
+
+
+if __name__ == "__main__":
+    main()
