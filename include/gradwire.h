@@ -364,7 +364,8 @@ GW_API const gw_tensor *gw_layout_tensor(const gw_layout *layout, size_t i);
 typedef struct gw_sync gw_sync;
 
 typedef enum gw_nonfinite {
-    GW_NONFINITE_STOP = 0,  /* fail with GW_ERR_NUMBER on every worker */
+    GW_NONFINITE_STOP = 0,  /* fail with GW_ERR_NUMBER on every worker; a sync that
+                               has done so is of no more use before gw_sync_load() */
     GW_NONFINITE_SKIP = 1,  /* return GW_SKIPPED on every worker, count it */
     GW_NONFINITE_IGNORE = 2 /* do not look */
 } gw_nonfinite;
@@ -483,7 +484,8 @@ GW_API double gw_sync_residual_norm(const gw_sync *sync);
 /* The length of this worker's state; does not change. */
 GW_API size_t gw_sync_state_len(const gw_sync *sync);
 
-/* Writes it to state, of cap bytes; between steps. GW_ERR_SPACE. */
+/* Writes it to state, of cap bytes; between steps. GW_ERR_SPACE; GW_ERR_NUMBER if a
+ * gradient that stopped the run has spoiled it. */
 GW_API gw_status gw_sync_save(const gw_sync *sync, void *state, size_t cap);
 
 /* Takes over the states that `count` workers saved after the same step, in the order

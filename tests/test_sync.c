@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base.h"
@@ -148,6 +149,7 @@ static void test_mismatch(void **state)
 /* ---- NaN and infinity --------------------------------------------------- */
 
 typedef struct bad_number {
+    const char *spec;
     gw_nonfinite rule;
     float value;
     size_t at, n;
@@ -165,16 +167,30 @@ static gw_status bad_number_body(gw_comm *c, void *arg)
     float *g = calloc(b->n, sizeof *g);
 
     PASS_ON(gw_layout_new(&layout, t, 2));
-    PASS_ON(gw_sync_new(&sync, "dense", layout, c, &opt));
+    PASS_ON(gw_sync_new(&sync, b->spec, layout, c, &opt));
     gw_layout_free(layout);
     PASS_ON(gw_sync_gradient(sync, g));
+    for (size_t i = 0; i < b->n; i++)
+        g[i] = (float)i;
     if (gw_comm_rank(c) == 1)
         g[b->at] = b->value;
     gw_status st = gw_sync_gradient(sync, g);
+    char why[512];
+    snprintf(why, sizeof why, "%s", gw_error_message());
     uint64_t skipped = gw_sync_stats(sync).skipped;
+    size_t len = gw_sync_state_len(sync);
+    void *saved = calloc(1, len);
+    gw_status save = gw_sync_save(sync, saved, len);
+    free(saved);
     gw_sync_free(sync);
     free(g);
     REQUIRE(st == b->expected, "worker %d got %s", gw_comm_rank(c), gw_status_name(st));
+    /* What is saved is sound, or it is not saved. */
+    REQUIRE(save == GW_OK ||
+                (save == GW_ERR_NUMBER && st == GW_ERR_NUMBER && gw_comm_rank(c) == 1),
+            "saving: %s", gw_status_name(save));
+    if (st == GW_ERR_NUMBER)
+        (void)gw_fail(st, "%s", why);
     REQUIRE(skipped == (st == GW_SKIPPED), "skipped %llu", (unsigned long long)skipped);
     return st == GW_ERR_NUMBER ? st : GW_OK;
 }
@@ -183,11 +199,13 @@ static void test_bad_numbers(void **state)
 {
     const float values[] = {NAN, -NAN, INFINITY, -INFINITY};
     const size_t lengths[] = {100, 100000};
+    const char *const specs[] = {"dense",    "topk:0.05",     "gtopk:0.05",
+                                 "drop:0.9", "topk:0.05+q:4", "qsgd:4"};
 
     (void)state;
-    for (int i = 0; i < 8; i++) {
-        bad_number b = {GW_NONFINITE_STOP, values[i % 4], 70, lengths[i / 4],
-                        GW_ERR_NUMBER};
+    for (int i = 0; i < 48; i++) {
+        bad_number b = {specs[i / 8], GW_NONFINITE_STOP,  values[i % 4],
+                        70,           lengths[i / 4 % 2], GW_ERR_NUMBER};
         assert_int_equal(ranks_run(RANKS_THREADS, 4, bad_number_body, &b),
                          GW_ERR_NUMBER);
         assert_string_equal(gw_error_message(), "the gradient of worker 1 holds NaN or "

@@ -53,12 +53,18 @@ static void gather_fini(gw_sync *s)
     gwi_free(x->memory);
 }
 
-static gw_status encode(gw_sync *s, float *v, uint8_t *msg, size_t *len)
+/* Selects and writes the message; a note if what was selected is no good. */
+static gw_status encode(gw_sync *s, float *v, uint8_t *msg, size_t *len, gwi_note *note)
 {
     gather *x = s->state;
     gwi_occasion at = {.step = s->step, .key = gwi_sync_key(s, false)};
 
     gwi_selector_run(&x->selector, s, v);
+    *note = gwi_sync_look_later(s, &x->selector.list);
+    if (*note != 0) {
+        *len = gwi_put_note(msg, *note);
+        return GW_OK;
+    }
     GWI_TRY(gwi_coder_put_list(&x->coder, &x->selector.list, s->layout->floats, &at,
                                msg, x->cap, len));
     if (s->spec.how != GWI_HOW_F32)
@@ -94,12 +100,12 @@ static gw_status gather_run(gw_sync *s, float *v, gwi_note *note)
     gather *x = s->state;
     size_t p = (size_t)s->comm->workers, own = (size_t)s->comm->rank, len;
     uint8_t *msg = x->slots + own * x->cap;
-    bool good = *note == 0;
 
-    if (good)
-        GWI_TRY(encode(s, v, msg, &len));
+    if (*note == 0)
+        GWI_TRY(encode(s, v, msg, &len, note));
     else
         len = gwi_put_note(msg, *note);
+    bool good = *note == 0;
     gwi_sync_encoded(s);
     GWI_TRY(gw_allgather(s->comm, msg, len, x->slots, x->cap, x->lens));
     *note = gwi_least_note(x->slots, x->cap, x->lens, p);

@@ -199,9 +199,11 @@ static gw_status tree_run(gw_sync *s, float *v, gwi_note *note)
     const gwi_list *list = &x->selector.list;
     bool paper = s->spec.opt.putback == GWI_PUTBACK_PAPER && s->residual != NULL;
 
-    if (*note == 0)
+    if (*note == 0) {
         gwi_selector_run(&x->selector, s, v);
-    else
+        *note = gwi_sync_look_later(s, list);
+    }
+    if (*note != 0)
         x->selector.list.n = 0;
     if (paper)
         remember_own(x);

@@ -93,6 +93,10 @@ gw_status gw_sync_save(const gw_sync *s, void *state, size_t cap)
 
     if (cap < len)
         return gw_fail(GW_ERR_SPACE, "a state takes %zu bytes, not %zu", len, cap);
+    if (s->spoiled)
+        return gw_fail(GW_ERR_NUMBER,
+                       "a gradient with NaN or infinity has spoiled what "
+                       "was not sent yet; go on from an earlier state");
     for (int i = 0; i < WORDS; i++, at += 8)
         put_word(at, words[i]);
     memcpy(at, s->asked, SPEC_LEN);
@@ -206,8 +210,10 @@ static void take_over(gw_sync *s, const uint8_t *state, size_t w, size_t count)
     bool first = w == 0 || count == (size_t)s->comm->workers;
     float *v[VECTORS];
 
-    if (first)
+    if (first) {
         load_words(s, state);
+        s->spoiled = false;
+    }
     vectors_of(s, v);
     for (int i = 0; i < VECTORS; i++) {
         float scale = share(s, i, w, count);

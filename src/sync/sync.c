@@ -70,6 +70,27 @@ static gwi_note look_at(const gw_sync *s, const float *grad, size_t begin, size_
     return bad == end ? 0 : note_of(s, bad);
 }
 
+/* Whether the exchange of this step will look. */
+static bool looks_later(const gw_sync *s)
+{
+    return s->nonfinite == GW_NONFINITE_STOP && s->spec.which == GWI_WHICH_TOPK &&
+           s->exchange->takes_pieces && s->residual != NULL && s->velocity == NULL &&
+           s->small.count == 0 && s->now.gradient && !s->now.dense;
+}
+
+gwi_note gwi_sync_look_later(gw_sync *s, const gwi_list *selected)
+{
+    size_t bad;
+
+    if (!looks_later(s))
+        return 0;
+    bad = gwi_first_nonfinite(selected->value, selected->n);
+    if (bad == selected->n)
+        return 0;
+    s->spoiled = true;
+    return note_of(s, selected->index[bad]);
+}
+
 gw_status gwi_sync_act_on(gw_sync *s, gwi_note note)
 {
     if (note == 0)
@@ -160,7 +181,7 @@ gw_status gwi_sync_whole(gw_sync *s, float *grad, gwi_note *note)
     gw_traffic before = enter(s);
     gw_status st = GW_OK;
 
-    *note = look_at(s, grad, 0, s->layout->floats);
+    *note = looks_later(s) ? 0 : look_at(s, grad, 0, s->layout->floats);
     if (s->now.gradient)
         st = exchange_gradient(s, grad, note);
     leave(s, &before);
@@ -172,7 +193,7 @@ gw_status gwi_sync_pieces(gw_sync *s, gwi_note *note)
     gw_traffic before = enter(s);
     gw_status st = GW_OK;
 
-    if (s->nonfinite != GW_NONFINITE_IGNORE)
+    if (s->nonfinite != GW_NONFINITE_IGNORE && !looks_later(s))
         *note = note_of(s, gwi_pieces_first_nonfinite(&s->pieces));
     if (s->now.gradient) {
         if (*note == 0)

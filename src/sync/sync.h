@@ -82,6 +82,7 @@ struct gw_sync {
     float *reference; /* the last common model */
     float *mean;      /* of all models so far (Polyak) */
     bool started;     /* the reference is there */
+    bool spoiled;     /* NaN or infinity has got into the residual: it is of no use */
 
     gwi_pieces pieces;
     float *gathered; /* where they are put together if they must be; NULL until then */
@@ -93,6 +94,12 @@ struct gw_sync {
     char asked[256]; /* canonical spec, before the number of workers was looked at */
     char text[256];  /* the same with every choice made */
 };
+
+/* Where a bad number stops the run anyway, exact top-k need not read the gradient an
+ * extra time to find it: NaN and infinity are larger than everything, so they are
+ * among what was selected. An exchange whose note is 0 has the selected looked at; if
+ * something bad is there, the residual is spoiled and the note says so. */
+gwi_note gwi_sync_look_later(gw_sync *sync, const gwi_list *selected);
 
 /* An exchange calls this when its own data is encoded and messages begin. */
 void gwi_sync_encoded(gw_sync *sync);
