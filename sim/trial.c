@@ -103,6 +103,12 @@ static gw_status clocked(trial *t, int which, uint64_t step, uint64_t round)
     return st;
 }
 
+/* Whether this rank is to look after its vectors: one is enough if all share them. */
+static bool speaks(const trial *t)
+{
+    return !t->set->folded || gw_comm_rank(t->comm) == 0;
+}
+
 /* New parameters, where a method looks at them, and gradients. */
 static void fill(trial *t, uint64_t s, bool gradient)
 {
@@ -146,6 +152,8 @@ static gw_status check_numbers(const trial *t)
 {
     const gws_source *s = t->source;
 
+    if (!speaks(t))
+        return GW_OK;
     if (gws_first_nonfinite(s->grad, s->n) < s->n ||
         gws_first_nonfinite(s->params, s->n) < s->n)
         return gw_fail(GW_ERR_NUMBER, "'%s' has made NaN or infinity of its vectors",
@@ -197,7 +205,8 @@ static gw_status begin_sequence(trial *t)
     st = gw_sync_new(&t->sync, t->spec, t->layout, t->comm, &opt);
     gws_fold_end();
     GWI_TRY(st);
-    gws_source_fill(t->source, t->source->params, 0);
+    if (speaks(t))
+        gws_source_fill(t->source, t->source->params, 0);
     t->sum = 0;
     t->least = INFINITY;
     t->before = (gw_stats){0};
