@@ -28,8 +28,13 @@ function(gradwire_test_properties name)
   if(name MATCHES "_slow")
     list(APPEND labels slow)
   endif()
+  # What sanitizers slow down tenfold gets the time for it on a busy machine.
+  set(seconds 300)
+  if(GRADWIRE_SANITIZE)
+    set(seconds 1200)
+  endif()
   set_tests_properties(${name} PROPERTIES
-    TIMEOUT 300 SKIP_RETURN_CODE 77 LABELS "${labels}")
+    TIMEOUT ${seconds} SKIP_RETURN_CODE 77 LABELS "${labels}")
   # They start several ranks, on several hosts: the cores are their own meanwhile.
   if(name MATCHES "^test_(cluster|mpi)")
     set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)

@@ -126,7 +126,8 @@ GWI_AVX512 static double sign_encode_avx512(const float *v, size_t n, uint8_t *s
         gwi_fetch_ahead(v);
         s0 = add_magnitudes(s0, v);
         s1 = add_magnitudes(s1, v + 8);
-        unsigned bits = _mm512_movepi32_mask(_mm512_loadu_si512((const void *)v));
+        unsigned bits =
+            gwi_mask_bits(_mm512_movepi32_mask(_mm512_loadu_si512((const void *)v)));
         signs[j / 8] = (uint8_t)bits;
         if (n - j > 8)
             signs[j / 8 + 1] = (uint8_t)(bits >> 8);

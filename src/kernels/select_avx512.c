@@ -32,7 +32,7 @@ step(float *r, const float *g, size_t i, __mmask16 live, __m512i above,
         _mm512_mask_storeu_ps(r + i, live, _mm512_maskz_mov_ps((__mmask16)~hit, v));
     else
         _mm512_mask_storeu_ps(r + i, hit, _mm512_setzero_ps());
-    return n + (size_t)__builtin_popcount(hit);
+    return n + (size_t)__builtin_popcount(gwi_mask_bits(hit));
 }
 
 GWI_AVX512 static inline __attribute__((always_inline)) size_t

@@ -99,4 +99,15 @@ GWI_EMULATED int gwi_emulated_reduce_max_epi32(simde__m512i v)
 
 #endif
 
+/* A mask as a number. gcc 12 may keep a mask that is needed later in two bytes of
+ * memory and then count the bits of four (seen with the thread sanitizer, which makes
+ * it run out of registers); it does not if the mask has been in a general register. */
+static inline __attribute__((always_inline)) unsigned gwi_mask_bits(__mmask16 mask)
+{
+    unsigned bits = mask;
+
+    __asm__("" : "+r"(bits));
+    return bits;
+}
+
 #endif

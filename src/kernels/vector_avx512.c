@@ -129,7 +129,8 @@ GWI_AVX512 static size_t first_nonfinite_avx512(const float *x, size_t n)
     const __m512i finite = _mm512_set1_epi32(0x7f7fffff);
 
     for (size_t i = 0; i < n; i += 16) {
-        unsigned bad = _mm512_cmpgt_epi32_mask(magnitudes(x, i, n), finite);
+        unsigned bad =
+            gwi_mask_bits(_mm512_cmpgt_epi32_mask(magnitudes(x, i, n), finite));
         if (bad != 0)
             return i + (size_t)__builtin_ctz(bad);
     }
