@@ -68,10 +68,10 @@ gw_status gw_barrier(gw_comm *c)
     return GW_OK;
 }
 
-/* Messages up to this many bytes are sent to all below at once; longer ones would
- * share the cable, and the worker with most workers below it would wait for all. At
- * 1 Gbit/s 16 KiB take 0.13 ms, less than most messages need to arrive. */
-enum { SHORT_SPREAD = 16384 };
+/* Messages up to this many bytes, less than a packet, are sent to all below at once;
+ * longer ones would share the cable, and the worker with most workers below it, whom
+ * all wait for in the end, would get its own when the others do. */
+enum { SHORT_SPREAD = 1024 };
 
 /* Binomial tree over ranks relative to root: a worker receives from the one whose
  * number lacks its lowest set bit, then serves those that add a lower one, the one
