@@ -261,7 +261,8 @@ export class Plot {
   applyZoom(axis) {
     if (!this.plot || axis !== this.spec.x.key) return;
     const all = this.lines.flatMap((line) => (line.xs.length ? [line.xs[0], line.xs[line.xs.length - 1]] : []));
-    const [min, max] = this.selection.zoom[axis] ?? [Math.min(...all), Math.max(...all)];
-    if (Number.isFinite(min)) this.plot.setScale("x", { min, max });
+    if (all.length === 0) return;
+    const [min, max] = this.range(Math.min(...all), Math.max(...all));
+    this.plot.setScale("x", { min, max });
   }
 }
