@@ -143,7 +143,7 @@ def simulate(rows):
         if all(rows.has("simulated", hosts, rate, PARAMS, s, 1) for s in SIMULATED_SYNCS):
             continue
         print(f"simulated, {hosts} hosts, {rate}", flush=True)
-        text = call([GRADWIRE, "simulate", "--sync", " ".join(SIMULATED_SYNCS), "--workers", str(hosts), "--params",
+        text = call([GRADWIRE, "simulate", "--fold", "off", "--sync", " ".join(SIMULATED_SYNCS), "--workers", str(hosts), "--params",
                      str(PARAMS), "--link", f"{rate},{LATENCY}", "--steps", "2", "--warmup", "4", "--json"])
         for found in objects(text):
             rows.add("simulated", hosts, rate, PARAMS, found["sync"], 1, step_s=found["step_s"],
