@@ -86,7 +86,7 @@ static void print_help(void)
 static gw_status try_run(const settings *set, const char *folder, uint64_t steps,
                          gwc_plan *plan)
 {
-    char text[8][GWC_PATH_CAP / 4];
+    char text[9][GWC_PATH_CAP / 4];
     gwc_case one = {.sync = "none"};
     gwc_run run;
     gw_status st;
@@ -98,9 +98,12 @@ static gw_status try_run(const settings *set, const char *folder, uint64_t steps
     snprintf(text[4], sizeof text[4], "--steps=%llu", (unsigned long long)steps);
     snprintf(text[5], sizeof text[5], "--sync=none");
     snprintf(text[6], sizeof text[6], "--eval-every=0");
-    snprintf(text[7], sizeof text[7], "--data-dir=%s",
+    /* As 'gradwire compare' has it. Momentum of what never changes decays to numbers so
+     * small that processors are slow with them. */
+    snprintf(text[7], sizeof text[7], "--momentum=0");
+    snprintf(text[8], sizeof text[8], "--data-dir=%s",
              set->data_dir != NULL ? set->data_dir : "");
-    for (int i = 0; i < (set->data_dir != NULL ? 8 : 7); i++)
+    for (int i = 0; i < (set->data_dir != NULL ? 9 : 8); i++)
         one.arg[one.args++] = text[i];
     snprintf(one.directory, sizeof one.directory, "%s/run-%llu", folder,
              (unsigned long long)steps);
