@@ -364,10 +364,12 @@ GW_API const gw_tensor *gw_layout_tensor(const gw_layout *layout, size_t i);
 typedef struct gw_sync gw_sync;
 
 typedef enum gw_nonfinite {
-    GW_NONFINITE_STOP = 0,  /* fail with GW_ERR_NUMBER on every worker; a sync that
-                               has done so is of no more use before gw_sync_load() */
-    GW_NONFINITE_SKIP = 1,  /* return GW_SKIPPED on every worker, count it */
-    GW_NONFINITE_IGNORE = 2 /* do not look */
+    GW_NONFINITE_STOP = 0,   /* fail with GW_ERR_NUMBER on every worker */
+    GW_NONFINITE_SKIP = 1,   /* return GW_SKIPPED on every worker, count it */
+    GW_NONFINITE_IGNORE = 2, /* do not look */
+    GW_NONFINITE_END = 3     /* as STOP, for callers who end then: methods with exact
+                                top-k save a pass over the gradient, and the sync is of
+                                no more use before gw_sync_load() */
 } gw_nonfinite;
 
 typedef struct gw_sync_options {

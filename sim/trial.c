@@ -198,7 +198,8 @@ static void fold_memory(const trial *t)
 
 static gw_status begin_sequence(trial *t)
 {
-    gw_sync_options opt = {.struct_size = sizeof opt, .seed = t->set->seed};
+    gw_sync_options opt = {
+        .struct_size = sizeof opt, .nonfinite = GW_NONFINITE_END, .seed = t->set->seed};
     gw_status st;
 
     fold_memory(t);

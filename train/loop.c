@@ -63,9 +63,12 @@ static gw_status make_model(worker *w)
 static gw_status make_sync(worker *w)
 {
     const gwt_config *config = &w->job->config;
-    gw_sync_options opt = {.struct_size = sizeof opt,
-                           .nonfinite = (gw_nonfinite)config->nonfinite,
-                           .seed = config->seed};
+    /* A run that stops at a bad number ends there. */
+    gw_nonfinite rule = (gw_nonfinite)config->nonfinite == GW_NONFINITE_STOP
+                            ? GW_NONFINITE_END
+                            : (gw_nonfinite)config->nonfinite;
+    gw_sync_options opt = {
+        .struct_size = sizeof opt, .nonfinite = rule, .seed = config->seed};
 
     return gw_sync_new(&w->sync, config->sync, w->layout, w->comm, &opt);
 }

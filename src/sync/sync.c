@@ -73,7 +73,7 @@ static gwi_note look_at(const gw_sync *s, const float *grad, size_t begin, size_
 /* Whether the exchange of this step will look. */
 static bool looks_later(const gw_sync *s)
 {
-    return s->nonfinite == GW_NONFINITE_STOP && s->spec.which == GWI_WHICH_TOPK &&
+    return s->nonfinite == GW_NONFINITE_END && s->spec.which == GWI_WHICH_TOPK &&
            s->exchange->takes_pieces && s->residual != NULL && s->velocity == NULL &&
            s->small.count == 0 && s->now.gradient && !s->now.dense;
 }

@@ -95,10 +95,11 @@ struct gw_sync {
     char text[256];  /* the same with every choice made */
 };
 
-/* Where a bad number stops the run anyway, exact top-k need not read the gradient an
- * extra time to find it: NaN and infinity are larger than everything, so they are
- * among what was selected. An exchange whose note is 0 has the selected looked at; if
- * something bad is there, the residual is spoiled and the note says so. */
+/* Where a bad number ends the run anyway (GW_NONFINITE_END), exact top-k need not read
+ * the gradient an extra time to find it: NaN and infinity are larger than everything,
+ * so they are among what was selected. An exchange whose note is 0 has the selected
+ * looked at; if something bad is there, the residual is spoiled and the note says so.
+ */
 gwi_note gwi_sync_look_later(gw_sync *sync, const gwi_list *selected);
 
 /* An exchange calls this when its own data is encoded and messages begin. */

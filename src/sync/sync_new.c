@@ -217,7 +217,7 @@ static gw_status check_arguments(const gw_layout *layout, const gw_comm *comm,
     if (layout == NULL || comm == NULL)
         return gw_fail(GW_ERR_ARG, "gw_sync_new() needs a layout and a comm");
     if (opt != NULL && (opt->struct_size != sizeof *opt || opt->nonfinite < 0 ||
-                        opt->nonfinite > GW_NONFINITE_IGNORE))
+                        opt->nonfinite > GW_NONFINITE_END))
         return gw_fail(
             GW_ERR_ARG,
             "gw_sync_options: struct_size or nonfinite is not one known here");
