@@ -220,6 +220,8 @@ static void print_accuracy(const gwt_summary *s)
                s->test_accuracy_workers, s->drift);
     if (!isnan(s->perplexity))
         printf("\nperplexity %.2f on the test set", s->perplexity);
+    if (!isnan(s->perplexity_workers))
+        printf(" (average model); workers' own %.2f", s->perplexity_workers);
     printf("%sloss       %.4f training, %.4f test\n", classes ? "\n" : "",
            s->train_loss, s->test_loss);
 }

@@ -239,6 +239,59 @@ static void every_kind_of_model_goes_on(void **state)
     }
 }
 
+/* Writes the checkpoint anew as it was when a worker had `words` words. */
+static void cut_words(const char *path, size_t words)
+{
+    gwt_sections_out out;
+    gwt_sections in;
+    char partial[128];
+
+    snprintf(partial, sizeof partial, "%s/checkpoint.partial", directory);
+    assert_int_equal(gwt_sections_open(&in, path), GW_OK);
+    assert_int_equal(gwt_sections_create(&out, path, partial), GW_OK);
+    for (size_t i = 0; i < in.count; i++) {
+        const gwt_section *s = &in.list[i];
+        size_t len = s->kind == GWT_KIND_WORKER ? 8 * words : (size_t)s->len;
+        uint8_t *bytes = calloc(len + s->len, 1);
+        assert_int_equal(gwt_sections_read(&in, s, 0, bytes, (size_t)s->len), GW_OK);
+        assert_int_equal(gwt_sections_put(&out, s->kind, s->worker, bytes, len), GW_OK);
+        free(bytes);
+    }
+    assert_int_equal(gwt_sections_commit(&out), GW_OK);
+    gwt_sections_close(&in);
+}
+
+/* Files from before words were added can be read; longer ones, and shorter ones,
+ * cannot. */
+static void older_files_are_read(void **state)
+{
+    static const size_t words[] = {GWT_WORKER_WORDS_ONCE, GWT_WORKER_WORDS_ONCE - 1,
+                                   GWT_WORKER_WORDS + 1};
+    gwt_config c = small();
+    gwt_sections in;
+    gwt_checkpoint_job job;
+
+    (void)state;
+    c.sync = "local:3";
+    gwt_summary whole = run(&c);
+    c.force = 1;
+    c.steps = 20;
+    run(&c);
+    cut_words(name_of(2), words[0]);
+    c.force = 0;
+    c.steps = 25;
+    c.resume = 1;
+    gwt_summary resumed = run(&c);
+    assert_true(whole.model_hash == resumed.model_hash);
+    assert_true(whole.train_loss == resumed.train_loss);
+    assert_true(whole.test_loss_workers == resumed.test_loss_workers);
+    for (size_t i = 1; i < 3; i++) {
+        cut_words(name_of(3), words[i]);
+        assert_int_equal(gwt_checkpoint_open(&in, name_of(3), &job), GW_ERR_DATA);
+        assert_non_null(strstr(gw_error_message(), "section WORK of worker 0"));
+    }
+}
+
 /* ---- damage ------------------------------------------------------------------------
  */
 
@@ -554,6 +607,7 @@ int main(void)
         RUN(kept_and_numbered),
         RUN(sections_are_there),
         RUN(every_kind_of_model_goes_on),
+        RUN(older_files_are_read),
         RUN(every_damage_is_seen),
         RUN(missing_section_is_seen),
         RUN(damaged_one_is_passed_over),

@@ -141,14 +141,17 @@ static void check_own(const scene *s, gwt_model *m)
 {
     size_t floats;
     float *stats = gwt_model_stats(m, &floats);
-    double share = 0.0;
+    double share = 0.0, loss = 0.0;
 
     for (int w = 0; w < WORKERS; w++) {
         memcpy(gwt_model_params(m), s->params[w], gwt_model_floats(m) * sizeof *stats);
         memcpy(stats, s->stats[w], floats * sizeof *stats);
-        share += (double)score_all(m, s->data).correct / (double)s->data->test.count;
+        gwt_score own = score_all(m, s->data);
+        share += (double)own.correct / (double)s->data->test.count;
+        loss += own.loss / (double)s->data->test.count;
     }
     assert_true(fabs(s->verdict[0].workers_accuracy - share / WORKERS) < 1e-5);
+    assert_true(fabs(s->verdict[0].workers_loss - loss / WORKERS) < 1e-4 * loss);
 }
 
 static void check_scene(const gwt_data *data, int equal)
@@ -163,6 +166,7 @@ static void check_scene(const gwt_data *data, int equal)
     check_average(&s, m);
     if (!equal)
         check_own(&s, m);
+    assert_true(isnan(s.verdict[0].workers_loss) == equal);
     for (int w = 0; w < WORKERS; w++) {
         assert_true(s.kept[w]);
         free(s.params[w]);

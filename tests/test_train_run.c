@@ -134,6 +134,7 @@ static void a_run_learns(void **state)
         assert_int_equal(s.steps, 2 * (700 / 16));
         assert_int_equal(s.equal, 1);
         assert_true(isnan(s.drift) && isnan(s.test_accuracy_workers));
+        assert_true(isnan(s.test_loss_workers) && isnan(s.perplexity_workers));
         assert_true(s.compute_s > 0 && s.sync_s > 0 && s.eval_s > 0);
         assert_true(s.compute_s + s.sync_s + s.eval_s <= s.wall_s);
     }
@@ -150,6 +151,8 @@ static void models_that_differ_are_averaged(void **state)
     assert_int_equal(s.stats.bytes_sent, 0);
     assert_true(s.drift > 1e-3 && s.drift < 0.3);
     assert_true(s.test_accuracy_workers > 0.5 && s.test_accuracy_workers <= 1.0);
+    assert_true(s.test_loss_workers > 0.0 && s.test_loss_workers < 2.0);
+    assert_true(s.test_loss_workers != s.test_loss && isnan(s.perplexity_workers));
     /* One worker alone is its own average, if it is asked at all. */
     c.workers = 1;
     s = run(&c);

@@ -371,6 +371,26 @@ static void a_run_learns(void **state)
     }
 }
 
+/* Workers that differ have a perplexity of their own, which is still that of before
+ * when the end has brought them together. */
+static void workers_have_a_perplexity(void **state)
+{
+    static const char *const sync[] = {"none", "local:3"};
+
+    (void)state;
+    write_split();
+    for (size_t i = 0; i < 2; i++) {
+        gwt_config c = small("lstm:8");
+        c.sync = sync[i];
+        gwt_summary s = run(&c);
+        assert_true(s.perplexity_workers > 1.0);
+        assert_true(s.perplexity_workers != s.perplexity);
+        assert_true(fabs(s.perplexity_workers - exp(s.test_loss_workers)) < 1e-9);
+    }
+    gwt_config c = small("lstm:8");
+    assert_true(isnan(run(&c).perplexity_workers));
+}
+
 /* The columns of the text are the same however many workers share them. */
 static void workers_share_the_columns(void **state)
 {
@@ -549,6 +569,7 @@ int main(void)
         IN_DIRECTORY(rows_follow_one_another),
         cmocka_unit_test(columns_are_disjoint_and_complete),
         IN_DIRECTORY(a_run_learns),
+        IN_DIRECTORY(workers_have_a_perplexity),
         IN_DIRECTORY(workers_share_the_columns),
         IN_DIRECTORY(evaluation_does_not_disturb),
         IN_DIRECTORY(evaluation_is_the_same_for_any_workers),

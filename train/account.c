@@ -111,7 +111,9 @@ static gw_status write_record(worker *w, double loss, int evaluated)
     gwt_json_real(&j, "test_loss", v->loss);
     gwt_json_real(&j, "test_accuracy", v->accuracy);
     gwt_json_real(&j, "test_accuracy_workers", v->workers_accuracy);
+    gwt_json_real(&j, "test_loss_workers", v->workers_loss);
     gwt_json_real(&j, "perplexity", v->perplexity);
+    gwt_json_real(&j, "perplexity_workers", gwt_workers_perplexity(v));
     gwt_json_real(&j, "drift", v->drift);
     gwt_json_close(&j, '}');
     putc('\n', w->metrics);
@@ -163,8 +165,10 @@ static void fill_results(worker *w, double loss)
     s->test_loss = w->verdict.loss;
     s->test_accuracy = w->verdict.accuracy;
     s->test_accuracy_workers = w->verdict.workers_accuracy;
+    s->test_loss_workers = w->verdict.workers_loss;
     s->drift = w->verdict.drift;
     s->perplexity = w->verdict.perplexity;
+    s->perplexity_workers = gwt_workers_perplexity(&w->verdict);
     snprintf(s->sync, sizeof s->sync, "%s", gw_sync_spec(w->sync));
     snprintf(s->transport, sizeof s->transport, "%s", gw_comm_transport(w->comm));
 }

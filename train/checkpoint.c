@@ -39,6 +39,7 @@ static const size_t fields[GWT_WORKER_WORDS] = {
     FIELD(before.encode_seconds),
     FIELD(before.wait_seconds),
     FIELD(before.decode_seconds),
+    FIELD(verdict.workers_loss),
 };
 
 void gwt_worker_to_words(const gwt_life *w, uint64_t word[GWT_WORKER_WORDS])

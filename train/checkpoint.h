@@ -56,8 +56,9 @@ gw_status gwt_checkpoint_save(const gwt_life *w);
  * belongs to it. */
 gw_status gwt_checkpoint_load(gwt_life *w, uint64_t *metrics_len);
 
-/* What WORK consists of: copies every counter and mean of w to words, or back. */
-enum { GWT_WORKER_WORDS = 20 };
+/* What WORK consists of: copies every counter and mean of w to words, or back. Words
+ * were added over time; a file that lacks the last ones leaves these as they are. */
+enum { GWT_WORKER_WORDS = 21, GWT_WORKER_WORDS_ONCE = 20 };
 void gwt_worker_to_words(const gwt_life *w, uint64_t word[GWT_WORKER_WORDS]);
 void gwt_worker_from_words(gwt_life *w, const uint64_t word[GWT_WORKER_WORDS]);
 

@@ -36,6 +36,17 @@ static gw_status check_section(const gwt_sections *in, uint32_t kind, uint64_t w
                    name, worker, in->name, s->len, len);
 }
 
+/* WORK has as many words as gradwire knew when the file was written. */
+static gw_status check_words(const gwt_sections *in, uint64_t worker)
+{
+    const gwt_section *s = gwt_sections_find(in, GWT_KIND_WORKER, (uint32_t)worker);
+
+    if (s != NULL && s->len % 8 == 0 && s->len >= 8 * GWT_WORKER_WORDS_ONCE &&
+        s->len <= 8 * GWT_WORKER_WORDS)
+        return GW_OK;
+    return check_section(in, GWT_KIND_WORKER, worker, 8 * GWT_WORKER_WORDS);
+}
+
 /* No product below overflows: all counts are less than the file is long. */
 static gw_status check_job(const gwt_sections *in, const gwt_checkpoint_job *job)
 {
@@ -46,7 +57,7 @@ static gw_status check_job(const gwt_sections *in, const gwt_checkpoint_job *job
         job->floats > in->len || job->stats > in->len || job->carry > in->len)
         return gw_fail(GW_ERR_DATA, "%s has counters that cannot be", in->name);
     for (uint64_t r = 0; r < job->workers; r++) {
-        GWT_TRY(check_section(in, GWT_KIND_WORKER, r, 8 * GWT_WORKER_WORDS));
+        GWT_TRY(check_words(in, r));
         GWT_TRY(check_section(in, GWT_KIND_KEPT, r, 4 * (job->stats + job->carry)));
         if (gwt_sections_find(in, GWT_KIND_SYNC, (uint32_t)r) == NULL)
             return check_section(in, GWT_KIND_SYNC, r, 0);
@@ -264,19 +275,37 @@ static void add_mean(gwt_mean *to, const gwt_mean *add)
     to->count += add->count;
 }
 
+/* The words of an old worker, those that the file lacks as w has them, to all. */
+static gw_status words_to_all(loader *l, uint64_t worker, const gwt_life *w,
+                              uint64_t word[GWT_WORKER_WORDS])
+{
+    uint8_t bytes[8 * GWT_WORKER_WORDS];
+
+    gwt_worker_to_words(w, word);
+    for (int i = 0; i < GWT_WORKER_WORDS; i++)
+        gwt_put_word(bytes + 8 * i, word[i]);
+    if (l->rank == 0) {
+        const gwt_section *s =
+            gwt_sections_find(&l->in, GWT_KIND_WORKER, (uint32_t)worker);
+        GWT_TRY(gwt_sections_read(&l->in, s, 0, bytes, (size_t)s->len));
+    }
+    GWT_TRY(gw_broadcast(l->w->comm, bytes, sizeof bytes, 0));
+    for (int i = 0; i < GWT_WORKER_WORDS; i++)
+        word[i] = gwt_get_word(bytes + 8 * i);
+    return GW_OK;
+}
+
 /* Counters of the worker's own past; if workers have changed, everybody takes worker
  * 0's, and sums go where they are counted once. */
 static gw_status load_words(loader *l)
 {
-    uint8_t bytes[8 * GWT_WORKER_WORDS];
     uint64_t word[GWT_WORKER_WORDS];
     gwt_mean logged = {0}, epoch = {0};
-    gwt_life old = *l->w;
+    const gwt_life fresh = *l->w;
+    gwt_life old = fresh;
 
     for (uint64_t r = 0; r < l->job.workers; r++) {
-        GWT_TRY(to_all(l, GWT_KIND_WORKER, r, 0, bytes, sizeof bytes));
-        for (int i = 0; i < GWT_WORKER_WORDS; i++)
-            word[i] = gwt_get_word(bytes + 8 * i);
+        GWT_TRY(words_to_all(l, r, &fresh, word));
         gwt_worker_from_words(&old, word);
         if (r == (l->same ? (uint64_t)l->rank : 0))
             gwt_worker_from_words(l->w, word);

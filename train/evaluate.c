@@ -16,8 +16,14 @@ enum { LABELS_CAP = 4096 };
 const gwt_verdict gwt_verdict_none = {.loss = (double)NAN,
                                       .accuracy = (double)NAN,
                                       .workers_accuracy = (double)NAN,
+                                      .workers_loss = (double)NAN,
                                       .drift = (double)NAN,
                                       .perplexity = (double)NAN};
+
+double gwt_workers_perplexity(const gwt_verdict *v)
+{
+    return isnan(v->perplexity) ? v->perplexity : exp(v->workers_loss);
+}
 
 /* Scores samples [begin, end) of the split. */
 static gw_status score_range(gwt_score *sum, const gwt_data *data,
@@ -79,10 +85,12 @@ static gw_status score_own(gwt_verdict *out, gw_comm *comm, const gwt_data *data
     gwt_score score;
 
     GWT_TRY(score_part(&score, data, split, model, 0, 1));
-    float share = (float)score.correct / (float)score.count;
-    GWT_TRY(gw_allreduce(comm, &share, 1));
+    float sum[2] = {(float)score.correct / (float)score.count,
+                    (float)(score.loss / (double)score.count)};
+    GWT_TRY(gw_allreduce(comm, sum, 2));
     out->workers_accuracy =
-        data->classes > 0 ? (double)share / gw_comm_workers(comm) : (double)NAN;
+        data->classes > 0 ? (double)sum[0] / gw_comm_workers(comm) : (double)NAN;
+    out->workers_loss = (double)sum[1] / gw_comm_workers(comm);
     return GW_OK;
 }
 
@@ -162,10 +170,8 @@ gw_status gwt_evaluate(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
     size_t n = gwt_model_floats(model);
     gw_status st;
 
-    *out = (gwt_verdict){.workers_accuracy = (double)NAN,
-                         .drift = (double)NAN,
-                         .perplexity = (double)NAN,
-                         .valid = split == &data->valid};
+    *out = gwt_verdict_none;
+    out->valid = split == &data->valid;
     if (equal)
         return score_together(out, comm, data, split, model);
     GWT_TRY(score_own(out, comm, data, split, model));

@@ -64,6 +64,7 @@ typedef struct gwt_verdict {
     double loss, accuracy;   /* of the model, or of the workers' average; there is no
                                 accuracy (NaN) where numbers are predicted */
     double workers_accuracy; /* mean of the workers' own; NaN if models are the same */
+    double workers_loss;     /* likewise */
     double drift;            /* how far apart they are; NaN likewise */
     double perplexity;       /* exp(loss) of language models; NaN of others */
     int valid;               /* whether that is on the validation set */
@@ -71,6 +72,9 @@ typedef struct gwt_verdict {
 
 /* The verdict before there is one: NaN throughout. */
 extern const gwt_verdict gwt_verdict_none;
+
+/* exp() of the mean of the workers' own losses, where perplexity is a number. */
+double gwt_workers_perplexity(const gwt_verdict *verdict);
 
 /* Evaluates a split of the data on all workers together. equal says whether the
  * models are the same; if not, average receives the mean of the parameters (as many

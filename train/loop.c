@@ -348,6 +348,7 @@ static gw_status finish(worker *w)
         return GW_OK;
     GWT_TRY(gwt_life_evaluate(w));
     w->verdict.workers_accuracy = before.workers_accuracy;
+    w->verdict.workers_loss = before.workers_loss;
     w->verdict.drift = before.drift;
     return GW_OK;
 }

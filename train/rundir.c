@@ -266,7 +266,9 @@ static void print_results(gwt_json *j, const gwt_summary *s)
     gwt_json_real(j, "test_loss", s->test_loss);
     gwt_json_real(j, "test_accuracy", s->test_accuracy);
     gwt_json_real(j, "test_accuracy_workers", s->test_accuracy_workers);
+    gwt_json_real(j, "test_loss_workers", s->test_loss_workers);
     gwt_json_real(j, "perplexity", s->perplexity);
+    gwt_json_real(j, "perplexity_workers", s->perplexity_workers);
     gwt_json_real(j, "drift", s->drift);
     gwt_json_count(j, "skipped", s->skipped);
     gwt_json_bool(j, "stopped", s->stopped);

@@ -77,7 +77,8 @@ typedef struct gwt_summary {
     double residual_norm; /* of rank 0, at the end */
     double train_loss;    /* mean over the last epoch, or what there was of it */
     double test_loss, test_accuracy, test_accuracy_workers, drift;
-    double perplexity;
+    double test_loss_workers; /* mean of the workers' own, like the accuracy */
+    double perplexity, perplexity_workers;
     uint64_t model_hash;
     int stopped; /* by gwt_job_stop() */
 } gwt_summary;
