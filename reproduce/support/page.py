@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables and pages in Markdown, and what a page says of where its figures are from."""
+import math
+import os
+import platform
+import statistics
+
+from support.runs import ROOT
+
+DOCS = os.path.join(ROOT, "docs")
+
+
+def table(header, lines):
+    out = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join(out + ["| " + " | ".join(str(c) for c in line) + " |" for line in lines]) + "\n"
+
+
+def percent(x, digits=2):
+    return f"{100 * x:.{digits}f} %"
+
+
+def number(x):
+    """Three significant digits, thousands parted by commas."""
+    return f"{x:,.0f}" if abs(x) >= 1000 else f"{x:.3g}"
+
+
+def spread(values, digits=2):
+    """Mean and standard deviation; of a single value the value."""
+    mean = f"{statistics.fmean(values):.{digits}f}"
+    return mean + (f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else "")
+
+
+def values(rows, name, times=1.0):
+    return [times * float(r[name]) for r in rows if r[name]]
+
+
+def score(rows):
+    """The test perplexity of language models, the test accuracy in percent of others."""
+    if any(r["perplexity"] for r in rows):
+        return spread(values(rows, "perplexity"), 1)
+    return spread(values(rows, "accuracy", 100))
+
+
+def own_score(rows):
+    """The same of the workers' own models; nothing where these are equal."""
+    if any(r["perplexity"] for r in rows):
+        own = [math.exp(v) for v in values(rows, "test_loss_workers")]
+        return spread(own, 1) if own else ""
+    own = values(rows, "accuracy_workers", 100)
+    return spread(own) if own else ""
+
+
+def seeds(many):
+    return f"{len(many)} seed{'s' if len(many) > 1 else ''}"
+
+
+def machine():
+    model = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo") as f:
+            model = next(line.split(":", 1)[1].strip() for line in f if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    return f"{model}, {os.cpu_count()} cores"
+
+
+def made_by(command, rows):
+    """One sentence: by what, when, where, with which version. The machine is the one
+    that writes the page; name it elsewhere when rows are from others."""
+    dates = sorted({r["date"] for r in rows if r["date"]})
+    versions = sorted({r["version"] for r in rows if r.get("version")})
+    return (f"Made by `{command}`, {dates[0]}" + (f" to {dates[-1]}" if dates[-1] != dates[0] else "") +
+            f", {machine()}, gradwire {', '.join(versions)}.")
+
+
+def write_between(page, name, text):
+    """Replaces what stands between the marks called name in docs/PAGE."""
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
+    path = os.path.join(DOCS, page)
+    with open(path) as f:
+        old = f.read()
+    if begin not in old or end not in old:
+        raise SystemExit(f"no marks for {name} in docs/{page}")
+    with open(path, "w") as f:
+        f.write(old[:old.index(begin)] + begin + text.rstrip("\n") + "\n" + old[old.index(end):])
