@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 60
 export CMAKE_GENERATOR ?= $(if $(shell command -v ninja 2>/dev/null),Ninja,Unix Makefiles)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: all run test test-mpich bench fuzz results results-cluster install format clean help setup-run setup-test setup-mpich
+.PHONY: all run test test-mpich bench fuzz results install format clean help setup-run setup-test setup-mpich
 
 all: ## build the library and the command into build/
 	@command -v cmake >/dev/null || { echo "no cmake: run scripts/setup first" >&2; exit 1; }
@@ -32,15 +32,8 @@ bench: all ## measure kernels, wire and exchange on this machine
 fuzz: setup-test ## fuzz each decoder for FUZZ_SECONDS (default 60)
 	@scripts/fuzz $(FUZZ_SECONDS)
 
-results: all ## run the experiments of docs/results.md that have not run yet (hours)
-	@/usr/bin/python3 reproduce/methods.py $(if $(DATA_DIR),--data-dir $(DATA_DIR))
-	@reproduce/local-sgd
-	@reproduce/gtopk-scaling
-	@if [ "$$(id -u)" -eq 0 ]; then reproduce/cluster.py; \
-	else echo "not run: reproduce/cluster.py needs root; sudo make results-cluster"; fi
-
-results-cluster: all ## measure on a test cluster, docs/results-cluster.md (15 minutes, root)
-	@reproduce/cluster.py
+results: all ## run what is missing of docs/results.md (hours), or PAPER=NAME only
+	@reproduce/results $(PAPER)
 
 install: all ## install to PREFIX (default /usr/local), under DESTDIR if set
 	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"

@@ -10,7 +10,7 @@ workers. The learning rate of each method is tuned on Fashion-MNIST with 4 worke
 seed 1 within a half, one and two times that of dense; everything else runs with the
 best. Results are appended to
 results/methods.csv as they come, and what is there is not run again. The tables go to
-docs/results.md between its marks.
+docs/results-methods.md between its marks.
 """
 import argparse
 import csv
@@ -26,7 +26,7 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GRADWIRE = os.environ.get("GRADWIRE", os.path.join(ROOT, "build", "gradwire"))
 TABLE = os.path.join(ROOT, "results", "methods.csv")
-PAGE = os.path.join(ROOT, "docs", "results.md")
+PAGE = os.path.join(ROOT, "docs", "results-methods.md")
 
 METHODS = ["dense", "none", "a2sgd", "a2sgd:resync=8", "local:8", "local:grow", "oneshot", "spa:8",
            "pqasgd:4,8", "pqasgd:8,4", "qsgd:4", "topk:0.01", "topk:0.001", "gtopk:0.01",
@@ -78,7 +78,7 @@ class Runs:
 
     def __init__(self, data_dir):
         self.rows = {key(r): r for r in load()}
-        self.extra = ["--data-dir", data_dir] if data_dir else []
+        self.extra = ["--data-dir", os.path.join(data_dir, "mnist")] if data_dir else []
         self.missing = set()
 
     def get(self, **row):
@@ -207,7 +207,7 @@ def write_page(rows):
              "on an emulated link, all workers on the two cores of one machine.\n"]
     for data, workers in JOBS:
         if best_rows(rows, data, workers, "dense"):
-            parts.append(f"### {data}, {workers} workers\n\n{table(rows, data, workers)}\n")
+            parts.append(f"## {data}, {workers} workers\n\n{table(rows, data, workers)}\n")
     head, rest = page.split(begin)
     tail = rest.split(end)[1]
     with open(PAGE, "w") as f:
@@ -216,7 +216,7 @@ def write_page(rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data-dir", help="where MNIST's four files are")
+    parser.add_argument("--data-dir", default=os.environ.get("DATA_DIR"), help="a directory with mnist in it")
     parser.add_argument("--page", action="store_true", help="only write the page")
     args = parser.parse_args()
     runs = Runs(args.data_dir)

@@ -153,12 +153,14 @@ class Runs:
         return None
 
     def best_rate(self, task, sync, workers=4, part="tune"):
-        """The rate of the grid with the least training loss, of one seed that is used
-        for nothing else; None if not all were run."""
+        """The rate of the grid with which the result of a run, the averaged model where
+        models differ, has the least test loss, with a seed that is used for nothing else;
+        None if not all were run. Workers that drift apart fit their own samples better
+        the worse their average gets, so training losses would mislead."""
         tuned = [self.get(task, workers, sync, lr, TUNING_SEED, part) for lr in TASKS[task].rates]
         if None in tuned:
             return None
-        return float(min(tuned, key=final_loss)["lr"])
+        return float(min(tuned, key=test_loss)["lr"])
 
     def seeds(self, task, workers, sync, seeds, tuned_as=None, part="whole"):
         """The rows of all seeds at the tuned rate that could be had. tuned_as: the sync
@@ -196,6 +198,12 @@ def curve_of(row):
     """Steps and training losses."""
     pairs = [p.split(":") for p in row["curve"].split()]
     return [int(a) for a, _ in pairs], [float(b) for _, b in pairs]
+
+
+def test_loss(row):
+    """Of the result; infinite if the run did not get there."""
+    loss = math.inf if row["failed"] or not row["test_loss"] else float(row["test_loss"])
+    return loss if math.isfinite(loss) else math.inf
 
 
 def smooth(values, width=5):
