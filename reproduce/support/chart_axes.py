@@ -5,6 +5,7 @@ import re
 from html import escape
 
 SIZE = 12  # of text, in units of the picture
+RAISED = r"\^([-−]?[\d.]*\d)"
 
 
 class ChartError(ValueError):
@@ -15,9 +16,10 @@ class ChartError(ValueError):
 
 def width_of(text):
     """Upper estimate of a text's width: fonts differ, so letters count as wide ones."""
+    raised = sum(map(len, re.findall(RAISED, text)))
     text = text.replace("^", "")
     wide, narrow = sum(c in "mwMW%@—" for c in text), sum(c in "ijlt.,:;'|!()[] " for c in text)
-    return SIZE * (0.95 * wide + 0.4 * narrow + 0.63 * (len(text) - wide - narrow))
+    return SIZE * (0.95 * wide + 0.4 * narrow + 0.63 * (len(text) - wide - narrow) - 0.15 * raised)
 
 
 def num(v):
@@ -28,7 +30,7 @@ def num(v):
 
 def text(x, y, words, anchor="start", style=""):
     """A text; "^5" in it is raised."""
-    plain, *rest = re.split(r"\^([-−]?[\d.]*\d)", escape(words, quote=False))
+    plain, *rest = re.split(RAISED, escape(words, quote=False))
     body = plain
     for exponent, after in zip(rest[::2], rest[1::2]):
         body += f'<tspan dy="-4" font-size="9">{exponent.replace("-", "−")}</tspan>'
@@ -121,6 +123,6 @@ def axis_that_fits(length, *rest):
     """As many ticks as have room for their labels beside each other."""
     for most in range(8, 2, -1):
         axis = Axis(*rest, most=most)
-        if sum(width_of(s) + 10 for s in axis.labels()) < length:
+        if sum(width_of(s) + 6 for s in axis.labels()) < length:
             break
     return axis

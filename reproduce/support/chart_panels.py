@@ -150,7 +150,8 @@ class Panel:
                       most=8)
         self.gutter = max(map(width_of, self.y.labels())) + 8
         # Half of the last label under the plot stands at its right.
-        self.right = max(14, 0.6 * width_of(f"{max(self.values(0), default=0):,.0f}"))
+        last = 0 if self.log[0] else max(self.values(0), default=0)
+        self.right = max(14, 0.6 * width_of(f"{last:,.0f}"))
 
     def prepare_x(self, width):
         values = self.figure.shared(0, self)

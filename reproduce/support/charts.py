@@ -170,7 +170,7 @@ class Figure:
             return [], y
         out, x = [], EDGE
         y += LINE
-        for name, key in self.keys.items():
+        for name, key in sorted(self.keys.items(), key=lambda k: k[1][0] != "series"):
             wide = 34 + width_of(name) + 14
             if x > EDGE and x + wide > self.width:
                 x, y = EDGE, y + LINE
