@@ -5,10 +5,11 @@ import statistics
 from support.runs import TASKS
 
 
-def again(runs, task, workers, sync, seeds, part="whole", tuned_as=None):
+def again(runs, task, workers, sync, tuned_as=None):
     """Runs the first seed of a row anew. Returns the exit code: 0 if it is within the
     spread of the seeds that are kept (the same on the same machine), 1 if not."""
-    kept = runs.seeds(task, workers, sync, seeds, tuned_as, part)
+    runs.dry = True
+    kept = runs.seeds(task, workers, sync, tuned_as)
     if not kept:
         print(f"nothing is kept of {sync} on {task}")
         return 1

@@ -2,7 +2,6 @@
 """Tables and pages in Markdown, and what a page says of where its figures are from."""
 import math
 import os
-import platform
 import statistics
 
 from support.runs import ROOT
@@ -50,27 +49,13 @@ def own_score(rows):
     return spread(own) if own else ""
 
 
-def seeds(many):
-    return f"{len(many)} seed{'s' if len(many) > 1 else ''}"
-
-
-def machine():
-    model = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo") as f:
-            model = next(line.split(":", 1)[1].strip() for line in f if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
-    return f"{model}, {os.cpu_count()} cores"
-
-
 def made_by(command, rows):
-    """One sentence: by what, when, where, with which version. The machine is the one
-    that writes the page; name it elsewhere when rows are from others."""
-    dates = sorted({r["date"] for r in rows if r["date"]})
-    versions = sorted({r["version"] for r in rows if r.get("version")})
-    return (f"Made by `{command}`, {dates[0]}" + (f" to {dates[-1]}" if dates[-1] != dates[0] else "") +
-            f", {machine()}, gradwire {', '.join(versions)}.")
+    """One sentence: by what, when, where, with which version."""
+    dates, machines, versions = (sorted({r[k] for r in rows if r.get(k)}) for k in ("date", "machine", "version"))
+    if not dates:
+        raise SystemExit("nothing was run yet: run it without --page")
+    when = dates[0] + (f" to {dates[-1]}" if len(dates) > 1 else "")
+    return f"Made by `{command}`, {when}, {' and '.join(machines)}, gradwire {', '.join(versions)}."
 
 
 def write_between(page, name, text):

@@ -12,6 +12,7 @@ import datetime
 import json
 import math
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,8 @@ TABLE = os.path.join(ROOT, "results", "training.csv")
 KEY = ["task", "part", "workers", "sync", "lr", "seed"]
 FIELDS = KEY + ["steps", "params", "loss", "test_loss", "test_loss_workers", "accuracy",
                 "accuracy_workers", "perplexity", "drift", "bytes_sent", "mass_lost", "compute_s",
-                "sync_s", "failed", "model_hash", "version", "date", "curve"]
+                "sync_s", "failed", "model_hash", "version", "date", "machine", "curve"]
+SEEDS = (1, 2, 3)
 TUNING_SEED = 101
 TAIL = 0.1  # the training loss of a run is the mean over this last part of it
 
@@ -48,7 +50,7 @@ TASKS = {t.name: t for t in [
     Task("fnn3", "fnn3", "mnist", 32, 1, {"whole": 300000, "tune": 300000, "constant": 300000},
          (0.1, 0.2, 0.4, 0.8), ("--momentum", "0"), {"constant": "constant"}),
     Task("resnet20", "resnet20", "cifar10", 16, 1,
-         {"whole": 50000, "tune": 12800, "constant": 25600}, (0.05, 0.1, 0.2), ("--momentum", "0"),
+         {"whole": 50000, "tune": 12800, "constant": 25600}, (0.1, 0.2, 0.4), ("--momentum", "0"),
          {"constant": "constant"}),
     Task("lstm", "lstm:200", "ptb", 5, 35,
          {"whole": 464800, "tune": 140000, "constant": 464800}, (10, 20, 40),
@@ -91,6 +93,21 @@ def arguments(doc):
     parser.add_argument("--check", action="store_true",
                         help="run one small row again and compare it with the one that is kept")
     return parser.parse_args()
+
+
+def machine():
+    model = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo") as f:
+            model = next(line.split(":", 1)[1].strip() for line in f if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    return f"{model}, {os.cpu_count()} cores"
+
+
+def stamp():
+    """When and where a row was made."""
+    return {"date": datetime.date.today().isoformat(), "machine": machine()}
 
 
 class Runs:
@@ -140,7 +157,7 @@ class Runs:
             out = os.path.join(parent, "run")
             done = subprocess.run(self.command(want, out), capture_output=True, text=True)
             curve = read_curve(os.path.join(out, "metrics.jsonl"))
-        row = dict(want, date=datetime.date.today().isoformat(), curve=curve)
+        row = dict(want, **stamp(), curve=curve)
         if done.returncode == 0:
             return fill(row, json.loads(done.stdout))
         why = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message"
@@ -162,9 +179,9 @@ class Runs:
             return None
         return float(min(tuned, key=test_loss)["lr"])
 
-    def seeds(self, task, workers, sync, seeds, tuned_as=None, part="whole"):
-        """The rows of all seeds at the tuned rate that could be had. tuned_as: the sync
-        whose rate is used."""
+    def seeds(self, task, workers, sync, tuned_as=None, seeds=SEEDS, part="whole"):
+        """The rows of all seeds at the tuned rate, or those that there are. tuned_as: the
+        sync whose rate is used."""
         lr = self.best_rate(task, tuned_as or sync)
         if lr is None:
             return []
