@@ -55,7 +55,7 @@ def number(v, step):
 
 def linear_ticks(lo, hi, most):
     """Values a round step (1, 2 or 5 times a power of ten) apart that enclose lo..hi: of
-    those with at most `most` values, 3 or more, the ones that enclose it most closely."""
+    those with at most `most` values (3 or more) the ones that enclose it most closely."""
     if lo == hi:
         lo, hi = (lo - abs(lo) / 2, hi + abs(hi) / 2) if lo else (0.0, 1.0)
     start, best = math.floor(math.log10((hi - lo) / most)), None
@@ -117,6 +117,11 @@ def power_of_ten(v):
     power = math.floor(math.log10(v) + 1e-9)
     digit = round(v / 10.0**power, 3)
     return ("" if digit == 1 else f"{digit:g}×") + f"10^{power}" if power else f"{digit:g}"
+
+
+def overhang(*rest):
+    """How far the last label under a plot can stand out at its right."""
+    return max(width_of(Axis(*rest, most=most).labels()[-1]) for most in range(3, 9)) / 2
 
 
 def axis_that_fits(length, *rest):

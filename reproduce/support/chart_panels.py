@@ -3,7 +3,7 @@
 named rows with values; see charts.py."""
 import math
 
-from .chart_axes import Axis, ChartError, axis_that_fits, num, text, width_of
+from .chart_axes import Axis, ChartError, axis_that_fits, num, overhang, text, width_of
 
 # Marker of each series, about 6 units wide around its point, and whether it is filled.
 MARKERS = [("m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0z", True), ("m-2.7-2.7h5.4v5.4h-5.4z", True),
@@ -149,9 +149,8 @@ class Panel:
         self.y = Axis(values, self.log[1], self.limits[1], self.given[1],
                       most=8)
         self.gutter = max(map(width_of, self.y.labels())) + 8
-        # Half of the last label under the plot stands at its right.
-        last = 0 if self.log[0] else max(self.values(0), default=0)
-        self.right = max(14, 0.6 * width_of(f"{last:,.0f}"))
+        self.right = max(14, overhang(self.figure.shared(0, self), self.log[0], self.limits[0],
+                                      self.given[0]))
 
     def prepare_x(self, width):
         values = self.figure.shared(0, self)
@@ -275,10 +274,6 @@ class Rows:
     def height(self):
         return 8 + sum(6 + ROW * len(values) for values in self.items.values())
 
-    @property
-    def right(self):
-        return 12 + max((width_of(v[3]) for r in self.items.values() for v in r), default=0)
-
     def values(self, k):
         """All that the axis has to cover; only x has values."""
         found = [e for r in self.items.values() for v, s, _, _ in r if finite(v) and k == 0
@@ -288,6 +283,9 @@ class Rows:
 
     def prepare_y(self):
         self.gutter = max(map(width_of, self.items), default=0) + 10
+        labels = [width_of(v[3]) for r in self.items.values() for v in r]
+        self.right = max(12 + max(labels, default=0),
+                         overhang(self.figure.shared(0, self), self.log, self.limits, self.given))
 
     def prepare_x(self, width):
         self.x = axis_that_fits(width, self.figure.shared(0, self), self.log, self.limits,
