@@ -465,12 +465,16 @@ GW_API int gw_sync_keeps_equal(const gw_sync *sync);
 GW_API const char *gw_sync_spec(const gw_sync *sync);
 
 /* Sums over all steps so far, for this worker. Seconds are wall time inside the
- * two calls: encoding own data, waiting for messages, decoding those of others. */
+ * two calls: encoding own data, waiting for messages, decoding those of others.
+ * Masses are sums of magnitudes, and counted where a rule loses some of a gradient
+ * (putback=paper), 0 elsewhere: what is lost for good at this worker's merges, and
+ * what was applied, summed over the workers and the same on all of them. */
 typedef struct gw_stats {
     uint64_t steps, skipped;
     uint64_t bytes_sent, bytes_received;
     uint64_t messages_sent, messages_received;
     double encode_seconds, wait_seconds, decode_seconds;
+    double lost_mass, applied_mass;
 } gw_stats;
 
 GW_API gw_stats gw_sync_stats(const gw_sync *sync);

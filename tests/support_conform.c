@@ -87,10 +87,15 @@ static gw_status check_conserved(gw_comm *c, const gw_sync *s, const float *befo
     return st;
 }
 
+/* In a step that is skipped; and in one that is not. */
+static bool conserves_skipped(const gw_sync *s)
+{
+    return s->residual != NULL && s->velocity == NULL;
+}
+
 static bool conserves(const gw_sync *s)
 {
-    return s->residual != NULL && s->velocity == NULL &&
-           s->spec.opt.putback == GWI_PUTBACK_KEEP;
+    return conserves_skipped(s) && s->spec.opt.putback == GWI_PUTBACK_KEEP;
 }
 
 /* ---- one step, with all that is checked in it --------------------------- */
@@ -140,7 +145,7 @@ static gw_status check_skipped(gw_comm *c, const gw_sync *s, float *before,
 static gw_status exchange_checked(gw_comm *c, gw_sync *s, float *g, const job *j)
 {
     float *before = calloc(2 * N, sizeof *before), *residual = before + N;
-    bool check = conserves(s) && s->spec.what == GWI_WHAT_GRADIENT;
+    bool gradient = s->spec.what == GWI_WHAT_GRADIENT;
     gw_status st;
 
     if (s->residual != NULL)
@@ -148,10 +153,10 @@ static gw_status exchange_checked(gw_comm *c, gw_sync *s, float *g, const job *j
     for (size_t i = 0; i < N; i++)
         before[i] = g[i] + residual[i];
     st = feed(s, g, j);
-    if (st == GW_OK && check)
+    if (st == GW_OK && gradient && conserves(s))
         st = check_conserved(c, s, before, g);
     /* Small tensors have no residual to wait in. */
-    if (st == GW_SKIPPED && check && s->small.count == 0)
+    if (st == GW_SKIPPED && gradient && conserves_skipped(s) && s->small.count == 0)
         st = check_skipped(c, s, before, residual);
     free(before);
     return st;

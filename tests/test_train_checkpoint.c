@@ -239,6 +239,28 @@ static void every_kind_of_model_goes_on(void **state)
     }
 }
 
+/* What the published gTop-k loses is counted over the parts of a run. */
+static void losses_add_up(void **state)
+{
+    gwt_config c = small();
+
+    (void)state;
+    c.sync = "gtopk:0.1,putback=paper";
+    gwt_summary whole = run(&c);
+    assert_true(whole.mass_lost > 0.0 && whole.mass_lost < 1.0);
+    c.force = 1;
+    c.steps = 20;
+    run(&c);
+    c.force = 0;
+    c.steps = 25;
+    c.resume = 1;
+    assert_true(run(&c).mass_lost == whole.mass_lost);
+    c = small();
+    c.force = 1;
+    c.sync = "gtopk:0.1";
+    assert_true(isnan(run(&c).mass_lost));
+}
+
 /* Writes the checkpoint anew as it was when a worker had `words` words. */
 static void cut_words(const char *path, size_t words)
 {
@@ -607,6 +629,7 @@ int main(void)
         RUN(kept_and_numbered),
         RUN(sections_are_there),
         RUN(every_kind_of_model_goes_on),
+        RUN(losses_add_up),
         RUN(older_files_are_read),
         RUN(every_damage_is_seen),
         RUN(missing_section_is_seen),

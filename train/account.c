@@ -51,6 +51,18 @@ static gw_status gather_mean(worker *w, const mean *m, double *out)
     return GW_OK;
 }
 
+/* What the workers' merges lost, as a share of what was applied; NaN where the method
+ * loses nothing. Collective. */
+static gw_status gather_lost(worker *w, double *out)
+{
+    gw_stats stats = gw_sync_stats(w->sync);
+    float lost = (float)stats.lost_mass;
+
+    GWT_TRY(gw_allreduce(w->comm, &lost, 1));
+    *out = stats.applied_mass > 0.0 ? (double)lost / stats.applied_mass : (double)NAN;
+    return GW_OK;
+}
+
 /* The test set at the end; before, the validation set where there is one. */
 gw_status gwt_life_evaluate(gwt_life *w)
 {
@@ -198,6 +210,7 @@ gw_status gwt_life_sum_up(gwt_life *w)
 
     w->so_far.wall_s = gwt_now() - w->began;
     GWT_TRY(gather_mean(w, &w->epoch, &loss));
+    GWT_TRY(gather_lost(w, &w->so_far.mass_lost));
     GWT_TRY(hash_model(w));
     if (gw_comm_rank(w->comm) != 0) {
         /* A process of its own has to know, too. */

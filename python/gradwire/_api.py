@@ -59,7 +59,8 @@ class Stats(Structure):
                 ("bytes_sent", c_uint64), ("bytes_received", c_uint64),
                 ("messages_sent", c_uint64), ("messages_received", c_uint64),
                 ("encode_seconds", c_double), ("wait_seconds", c_double),
-                ("decode_seconds", c_double)]
+                ("decode_seconds", c_double),
+                ("lost_mass", c_double), ("applied_mass", c_double)]
 
 
 # C's name of each struct above.

@@ -25,6 +25,8 @@ RESIDUAL, VELOCITY, REFERENCE, MEAN = "residual", "velocity", "reference", "mean
 VECTORS = (RESIDUAL, VELOCITY, REFERENCE, MEAN)
 COUNTERS = ("steps", "skipped", "bytes_sent", "bytes_received", "messages_sent",
             "messages_received")
+# Sums that are no counts; states of before lack them.
+MASSES = ("lost_mass", "applied_mass")
 
 
 def unpack(data: np.ndarray, parts: Sequence[Any], workers: int) -> Dict[str, Any]:
@@ -32,7 +34,9 @@ def unpack(data: np.ndarray, parts: Sequence[Any], workers: int) -> Dict[str, An
     spec = data[8 * WORDS:HEADER].tobytes().rstrip(b"\0").decode()
     result: Dict[str, Any] = {
         "version": 1, "spec": spec, "workers": workers, "step": words[3],
-        "phase": words[4:6], "stats": dict(zip(COUNTERS, words[6:12])),
+        "phase": words[4:6],
+        "stats": {**dict(zip(COUNTERS, words[6:12])),
+                  **dict(zip(MASSES, data[8 * 13:8 * 15].view("<f8").tolist()))},
         "started": words[12]}
     at = HEADER
     for bit, name in enumerate(VECTORS):
@@ -50,7 +54,8 @@ def pack(state: Mapping[str, Any], parts: Sequence[Any]) -> np.ndarray:
     data = np.zeros(HEADER + 4 * n * len(held) + 8, np.uint8)
     words = [int.from_bytes(MAGIC, "little"), n,
              sum(1 << VECTORS.index(v) for v in held), state["step"], *state["phase"],
-             *(state["stats"][c] for c in COUNTERS), state["started"], 0, 0]
+             *(state["stats"][c] for c in COUNTERS), state["started"],
+             *np.array([state["stats"].get(m, 0.0) for m in MASSES], "<f8").view("<u8")]
     data[:8 * WORDS] = np.array(words, "<u8").view(np.uint8)
     spec = state["spec"].encode()
     data[8 * WORDS:8 * WORDS + len(spec)] = np.frombuffer(spec, np.uint8)

@@ -14,21 +14,32 @@
  * As published, the others are dropped, and each worker puts back those of its own
  * entries whose index is not in the final W (putback=paper). An entry that lost in
  * an inner merge while its index won elsewhere is then lost for good. Keeping the
- * others where they were merged loses nothing and costs no traffic. */
+ * others where they were merged loses nothing and costs no traffic.
+ *
+ * What is lost by the published rule is counted: a worker remembers what its merges
+ * rejected until the final W is known. Those whose index is in it are lost, the
+ * others are put back by those who brought them. */
 #include "sync/selector.h"
 
+#include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "kernels/merge.h"
 #include "kernels/vector.h"
 #include "sync/pieces.h"
 
+/* Merges of one worker in one exchange: log2 of the workers, at most. */
+enum { MERGES_MAX = 31 };
+
 typedef struct tree {
     gwi_selector selector;
     gwi_coder coder;
     gwi_list theirs, others; /* k and 2k entries */
     gwi_list own;            /* putback=paper: what this worker brought, k entries */
-    uint8_t *out, *in;       /* messages */
+    gwi_list rejected[MERGES_MAX]; /* and what each of its merges rejected, likewise */
+    int merges;                    /* in this exchange */
+    uint8_t *out, *in;             /* messages */
     size_t cap;
     void *memory;
 } tree;
@@ -36,6 +47,22 @@ typedef struct tree {
 static bool tree_fits(const gwi_spec *spec)
 {
     return spec->which == GWI_WHICH_TOPK && spec->combine == GWI_COMBINE_TREE;
+}
+
+/* Whether the published rule is in force: it is about residuals. */
+static bool by_paper(const gw_sync *s)
+{
+    return s->spec.opt.putback == GWI_PUTBACK_PAPER && s->residual != NULL;
+}
+
+/* How many merges this worker does in an exchange. */
+static int count_merges(const gw_comm *c)
+{
+    int merges = 0;
+
+    for (int d = 1; d < c->workers && c->rank % (2 * d) == 0; d *= 2)
+        merges += c->rank + d < c->workers;
+    return merges;
 }
 
 /* Carves a list of cap entries out of *memory. */
@@ -51,13 +78,14 @@ static gwi_list carve(uint8_t **memory, size_t cap)
 static gw_status tree_init(gw_sync *s)
 {
     tree *x = s->state;
-    size_t n = s->layout->floats, k;
+    size_t n = s->layout->floats, k, merges;
 
     GWI_TRY(gwi_selector_init(&x->selector, s));
     k = x->selector.list.cap;
     GWI_TRY(gwi_coder_init(&x->coder, &s->spec, s->layout, k));
     x->cap = (gwi_coder_list_bound(&x->coder, n, k) + 63) & ~(size_t)63;
-    x->memory = gwi_calloc(1, 2 * x->cap + 4 * k * 8);
+    merges = by_paper(s) ? (size_t)count_merges(s->comm) : 0;
+    x->memory = gwi_calloc(1, 2 * x->cap + (4 + merges) * k * 8);
     if (x->memory == NULL)
         return gw_fail(GW_ERR_NOMEM, "no memory for lists of %zu entries", k);
     x->out = x->memory;
@@ -66,6 +94,8 @@ static gw_status tree_init(gw_sync *s)
     x->theirs = carve(&rest, k);
     x->others = carve(&rest, 2 * k);
     x->own = carve(&rest, k);
+    for (size_t i = 0; i < merges; i++)
+        x->rejected[i] = carve(&rest, k);
     return GW_OK;
 }
 
@@ -105,6 +135,14 @@ static gw_status read_message(gw_sync *s, const uint8_t *msg, size_t len,
     return gwi_coder_get_list(&x->coder, msg, len, s->layout->floats, s->step, list);
 }
 
+static void copy_list(gwi_list *to, const gwi_list *from)
+{
+    assert(from->n <= to->cap);
+    to->n = from->n;
+    memcpy(to->index, from->index, from->n * sizeof *from->index);
+    memcpy(to->value, from->value, from->n * sizeof *from->value);
+}
+
 /* W = the k largest of W + R. */
 static gw_status merge(gw_sync *s, size_t len)
 {
@@ -116,6 +154,8 @@ static gw_status merge(gw_sync *s, size_t len)
     gwi_merge_largest(w, &x->theirs, k > x->theirs.n ? k : x->theirs.n, w, &x->others);
     if (s->spec.opt.putback == GWI_PUTBACK_KEEP)
         gwi_residual_add(s, &x->others);
+    else if (by_paper(s))
+        copy_list(&x->rejected[x->merges++], &x->others);
     return GW_OK;
 }
 
@@ -171,13 +211,37 @@ static void put_back(gw_sync *s, const gwi_list *final)
     }
 }
 
-static void remember_own(tree *x)
+/* The magnitudes of those entries whose index is in the final list, too. */
+static double mass_in(const gwi_list *list, const gwi_list *final)
 {
-    const gwi_list *list = &x->selector.list;
+    double mass = 0;
+    size_t f = 0;
 
-    x->own.n = list->n;
-    memcpy(x->own.index, list->index, list->n * sizeof *list->index);
-    memcpy(x->own.value, list->value, list->n * sizeof *list->value);
+    for (size_t i = 0; i < list->n; i++) {
+        while (f < final->n && final->index[f] < list->index[i])
+            f++;
+        if (f < final->n && final->index[f] == list->index[i])
+            mass += (double)fabsf(list->value[i]);
+    }
+    return mass;
+}
+
+static void count_mass(gw_sync *s, const gwi_list *final)
+{
+    const tree *x = s->state;
+
+    for (int i = 0; i < x->merges; i++)
+        s->stats.lost_mass += mass_in(&x->rejected[i], final);
+    s->stats.applied_mass += mass_in(final, final);
+}
+
+/* A step that is skipped loses nothing, by no rule. */
+static void keep_rejected(gw_sync *s)
+{
+    const tree *x = s->state;
+
+    for (int i = 0; i < x->merges; i++)
+        gwi_residual_add(s, &x->rejected[i]);
 }
 
 /* Worker 0 writes what it has, everybody reads the same bytes. */
@@ -197,23 +261,27 @@ static gw_status tree_run(gw_sync *s, float *v, gwi_note *note)
 {
     tree *x = s->state;
     const gwi_list *list = &x->selector.list;
-    bool paper = s->spec.opt.putback == GWI_PUTBACK_PAPER && s->residual != NULL;
 
+    x->merges = 0;
     if (*note == 0) {
         gwi_selector_run(&x->selector, s, v);
         *note = gwi_sync_look_later(s, list);
     }
     if (*note != 0)
         x->selector.list.n = 0;
-    if (paper)
-        remember_own(x);
+    if (by_paper(s))
+        copy_list(&x->own, list);
     gwi_sync_encoded(s);
     GWI_TRY(climb(s, note));
     GWI_TRY(descend(s, note));
-    if (*note != 0)
+    if (*note != 0) {
+        keep_rejected(s);
         return GW_OK;
-    if (paper)
+    }
+    if (by_paper(s)) {
         put_back(s, list);
+        count_mass(s, list);
+    }
     gwi_result_clear(s, v);
     gwi_divide(list->value, (float)s->comm->workers, list->n);
     gwi_result_add(s, v, list);

@@ -4,10 +4,11 @@
  * workers.
  *
  *     "GWSTATE1" | floats | vectors (bit set) | step | phase begin | phase end |
- *     8 counters of statistics | started | spec, 256 bytes | vectors | check
+ *     6 counters of statistics | started | lost and applied mass | spec, 256 bytes |
+ *     vectors | check
  *
- * Numbers are 8 bytes, little-endian; vectors are f32. The check is FNV-1a of all
- * before it. */
+ * Numbers are 8 bytes, little-endian, the masses f64; vectors are f32. The check is
+ * FNV-1a of all before it. */
 #include "sync/sync.h"
 
 #include <string.h>
@@ -77,16 +78,42 @@ static uint64_t get_word(const uint8_t *from)
     return word;
 }
 
+static uint64_t real_word(double x)
+{
+    uint64_t word;
+
+    memcpy(&word, &x, sizeof word);
+    return word;
+}
+
+static double word_real(uint64_t word)
+{
+    double x;
+
+    memcpy(&x, &word, sizeof x);
+    return x;
+}
+
 /* ---- saving ------------------------------------------------------------- */
 
 gw_status gw_sync_save(const gw_sync *s, void *state, size_t cap)
 {
     const gw_stats *t = &s->stats;
-    uint64_t words[WORDS] = {
-        MAGIC,          s->layout->floats, vector_set(s),    s->step,
-        s->phase.begin, s->phase.end,      t->steps,         t->skipped,
-        t->bytes_sent,  t->bytes_received, t->messages_sent, t->messages_received,
-        s->started};
+    uint64_t words[WORDS] = {MAGIC,
+                             s->layout->floats,
+                             vector_set(s),
+                             s->step,
+                             s->phase.begin,
+                             s->phase.end,
+                             t->steps,
+                             t->skipped,
+                             t->bytes_sent,
+                             t->bytes_received,
+                             t->messages_sent,
+                             t->messages_received,
+                             s->started,
+                             real_word(t->lost_mass),
+                             real_word(t->applied_mass)};
     size_t len = gw_sync_state_len(s);
     uint8_t *at = state;
     float *v[VECTORS];
@@ -173,7 +200,8 @@ static void load_words(gw_sync *s, const uint8_t *state)
                           .bytes_sent = words[8],
                           .bytes_received = words[9],
                           .messages_sent = words[10],
-                          .messages_received = words[11]};
+                          .messages_received = words[11],
+                          .applied_mass = word_real(words[14])};
     s->started = words[12] != 0;
 }
 
@@ -214,6 +242,9 @@ static void take_over(gw_sync *s, const uint8_t *state, size_t w, size_t count)
         load_words(s, state);
         s->spoiled = false;
     }
+    /* What was lost is counted once, wherever it is counted. */
+    if (share(s, 0, w, count) > 0)
+        s->stats.lost_mass += word_real(get_word(state + 8 * 13));
     vectors_of(s, v);
     for (int i = 0; i < VECTORS; i++) {
         float scale = share(s, i, w, count);
