@@ -364,7 +364,8 @@ GW_API const gw_tensor *gw_layout_tensor(const gw_layout *layout, size_t i);
 typedef struct gw_sync gw_sync;
 
 typedef enum gw_nonfinite {
-    GW_NONFINITE_STOP = 0,   /* fail with GW_ERR_NUMBER on every worker */
+    GW_NONFINITE_STOP = 0,   /* fail with GW_ERR_NUMBER on every worker, or, on one that
+                                is late, with GW_ERR_PEER because another has ended */
     GW_NONFINITE_SKIP = 1,   /* return GW_SKIPPED on every worker, count it */
     GW_NONFINITE_IGNORE = 2, /* do not look */
     GW_NONFINITE_END = 3     /* as STOP, for callers who end then: methods with exact

@@ -6,6 +6,8 @@
 #include "support_ranks.h"
 
 #include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <stdio.h>
@@ -224,6 +226,63 @@ static void test_bad_numbers(void **state)
     }
 }
 
+/* Worker 2 has a bad gradient and comes late: the others have stopped by then. */
+typedef struct late {
+    const char *spec;
+    gw_nonfinite rule;
+    bool by_parts;
+    atomic_bool ready; /* worker 2 has its sync */
+    gw_status last;    /* what worker 2 got */
+    char why[512];
+} late;
+
+static gw_status late_body(gw_comm *c, void *arg)
+{
+    late *l = arg;
+    gw_sync_options opt = {.struct_size = sizeof opt, .nonfinite = l->rule};
+    gw_layout *layout = two_tensors();
+    gw_sync *sync;
+    float *g;
+
+    PASS_ON(gw_sync_new(&sync, l->spec, layout, c, &opt));
+    gw_layout_free(layout);
+    if (gw_comm_rank(c) != 2) {
+        gw_sync_free(sync);
+        while (!atomic_load(&l->ready))
+            sched_yield();
+        return gw_fail(GW_ERR_NUMBER, "somebody was faster");
+    }
+    atomic_store(&l->ready, true);
+    g = calloc(N, sizeof *g);
+    g[FIRST + 7] = NAN;
+    for (size_t t = 2; l->by_parts && t-- > 0;)
+        PASS_ON(gw_sync_gradient_part(sync, g, t));
+    l->last = gw_sync_gradient(sync, g);
+    snprintf(l->why, sizeof l->why, "%s", gw_error_message());
+    gw_sync_free(sync);
+    free(g);
+    return l->last;
+}
+
+static void test_late_at_a_bad_number(void **state)
+{
+    static const char *const specs[] = {"dense",      "a2sgd",  "topk:0.05",
+                                        "gtopk:0.05", "qsgd:4", "drop:0.9"};
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof specs / sizeof *specs; i++) {
+        late l = {.spec = specs[i / 2], .rule = GW_NONFINITE_STOP, .by_parts = i % 2};
+        (void)ranks_run(RANKS_THREADS, 3, late_body, &l);
+        if (l.last != GW_ERR_NUMBER || strstr(l.why, "worker 2 holds NaN") == NULL)
+            fail_msg("%s: %s: %s", l.spec, gw_status_name(l.last), l.why);
+        /* A step is skipped by all or by none. */
+        atomic_store(&l.ready, false);
+        l.rule = GW_NONFINITE_SKIP;
+        (void)ranks_run(RANKS_THREADS, 3, late_body, &l);
+        assert_int_equal(l.last, GW_ERR_PEER);
+    }
+}
+
 /* ---- dense steps before local ones ---------------------------------------- */
 
 /* Changes are counted from the model at which local steps begin: with all steps
@@ -335,8 +394,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layout),      cmocka_unit_test(test_bad_layouts),
         cmocka_unit_test(test_averages),    cmocka_unit_test(test_mismatch),
-        cmocka_unit_test(test_bad_numbers), cmocka_unit_test(test_start),
-        cmocka_unit_test(test_memory),      cmocka_unit_test(test_wrong_use),
+        cmocka_unit_test(test_bad_numbers), cmocka_unit_test(test_late_at_a_bad_number),
+        cmocka_unit_test(test_start),       cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_wrong_use),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

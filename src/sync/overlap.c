@@ -60,12 +60,13 @@ static gw_status by_buckets(gwi_overlap *o, gwi_note *note)
     gwi_bucket b = {.first_tensor = s->layout->count};
 
     while (gwi_bucket_next(s->layout, &b)) {
-        gwi_note found;
+        gwi_note found = 0;
         if (!await(o, b.first_tensor))
             return GW_ERR_STOPPED;
-        GWI_TRY(gwi_sync_bucket(s, &b, o->grad, &found));
+        gw_status st = gwi_sync_bucket(s, &b, o->grad, &found);
         if (found != 0 && (*note == 0 || found < *note))
             *note = found;
+        GWI_TRY(st);
     }
     return GW_OK;
 }

@@ -145,5 +145,5 @@ gw_status gw_sync_gradient_pieces(gw_sync *s, const gw_piece *pieces, size_t cou
             st = by_copies(s, &note);
     }
     s->pieces = (gwi_pieces){.count = 0};
-    return st == GW_OK ? gwi_sync_act_on(s, note) : st;
+    return gwi_sync_outcome(s, st, note);
 }

@@ -91,7 +91,7 @@ gwi_note gwi_sync_look_later(gw_sync *s, const gwi_list *selected)
     return note_of(s, selected->index[bad]);
 }
 
-gw_status gwi_sync_act_on(gw_sync *s, gwi_note note)
+static gw_status act_on(gw_sync *s, gwi_note note)
 {
     if (note == 0)
         return GW_OK;
@@ -105,6 +105,17 @@ gw_status gwi_sync_act_on(gw_sync *s, gwi_note note)
         "the gradient of worker %d holds NaN or infinity in tensor '%s' (step "
         "%" PRIu64 ")",
         (int)(note >> 32) - 1, t != NULL ? t->name : "?", s->step);
+}
+
+/* Workers leave an exchange one after the other. One that stops at a bad number may
+ * have told the others so before these are through; for them its end is GW_ERR_PEER,
+ * but whoever knows of the number itself, as the one whose gradient it is does, stops
+ * there like the first. */
+gw_status gwi_sync_outcome(gw_sync *s, gw_status st, gwi_note note)
+{
+    bool stops = note != 0 && s->nonfinite != GW_NONFINITE_SKIP;
+
+    return st == GW_OK || (st == GW_ERR_PEER && stops) ? act_on(s, note) : st;
 }
 
 size_t gwi_put_note(uint8_t *msg, gwi_note note)
@@ -226,7 +237,7 @@ gw_status gw_sync_gradient(gw_sync *s, float *grad)
         gwi_sync_begin_step(s);
         st = gwi_sync_whole(s, grad, &note);
     }
-    return st == GW_OK ? gwi_sync_act_on(s, note) : st;
+    return gwi_sync_outcome(s, st, note);
 }
 
 /* ---- models ------------------------------------------------------------- */
