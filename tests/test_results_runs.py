@@ -18,7 +18,8 @@ sys.path.insert(0, os.path.join(SOURCE, "reproduce"))
 from support import page, runs as R  # noqa: E402
 
 PAPERS = {"a2sgd": ["results-a2sgd.md"], "pqasgd": ["results-pqasgd.md", "figures/pqasgd-loss.svg"],
-          "gtopk": ["results-gtopk.md", "figures/gtopk-loss.svg"], "dropping": ["results-dropping.md"]}
+          "gtopk": ["results-gtopk.md", "figures/gtopk-loss.svg"], "dropping": ["results-dropping.md"],
+          "translation": ["results-translation.md"]}
 TOY = R.Task("toy", "fnn3", "synthetic:train=800,test=100,dim=8", 5, 1, {"whole": 400, "tune": 200},
              (0.1, 0.4, 1e6), ("--momentum", "0"))
 

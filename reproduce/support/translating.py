@@ -2,8 +2,8 @@
 """Translations that are trained once and kept in results/translation.csv.
 
 A run is a sync, with or without layer normalization, a learning rate, a seed and a part:
-`tune` runs choose the rate on the validation sentences, `whole` runs are scored on the
-test sentences. All runs of a part have the same number of gradients.
+`tune` runs choose the rate on the validation sentences, `whole` and `long` runs are scored
+on the test sentences. All runs of a part have the same number of gradients.
 """
 import json
 import os
@@ -24,9 +24,11 @@ PYTHON = os.environ.get("PYTHON", "/usr/bin/python3")
 WORKERS, BATCH = 2, 32
 # Small enough for two cores, and for one epoch to be enough to translate.
 NETWORK = ["--embedding", "128", "--hidden", "128", "--vocabulary", "3000"]
-STEPS = {"tune": 120, "whole": 453}  # 453: an epoch of Multi30k
-TESTED = {"tune": "val", "whole": "test_2016_flickr"}
-RATES = (0.002, 0.004, 0.008)
+EPOCH = 453  # steps
+STEPS = {"tune": 120, "whole": EPOCH, "long": 2 * EPOCH}
+TESTED = {"tune": "val", "whole": "test_2016_flickr", "long": "test_2016_flickr"}
+RATES = (0.002, 0.004, 0.008)  # and on by doubling, while the largest is the best
+MOST_RATE = 0.064
 TUNING_SEED = 101
 CORE = "SkylakeX"
 
@@ -101,12 +103,25 @@ class Translations:
             sys.exit(f"{said}\n{want['sync']} ended with {status}")
         return dict(row, failed=why.split("translate.py: ", 1)[1])
 
+    def tuned(self, sync, layer_norm):
+        """The runs that choose the rate; None if not all were made."""
+        rates, rows = list(RATES), []
+        for lr in rates:
+            rows.append(self.get(sync, layer_norm, lr, TUNING_SEED, "tune"))
+            if None in rows:
+                return None
+            if lr >= RATES[-1] and lr < MOST_RATE and best(rows) == lr:
+                rates.append(2 * lr)
+        return rows
+
     def best_rate(self, sync, layer_norm):
-        """The rate with the least validation loss; None if not all were run."""
-        tuned = [self.get(sync, layer_norm, lr, TUNING_SEED, "tune") for lr in RATES]
-        if None in tuned:
-            return None
-        return float(min(tuned, key=lambda r: float("inf") if r["failed"] else float(r["loss"]))["lr"])
+        """The rate with the least validation loss; None if it is not known."""
+        rows = self.tuned(sync, layer_norm)
+        return best(rows) if rows else None
+
+
+def best(rows):
+    return float(min(rows, key=lambda r: float("inf") if r["failed"] else float(r["loss"]))["lr"])
 
 
 def fill(row, s):
