@@ -39,14 +39,14 @@ def fresh():
 
 def made_once():
     runs = fresh()
-    rows = runs.seeds("toy", 2, "topk:0.5", (1, 2))
+    rows = runs.seeds("toy", 2, "topk:0.5", seeds=(1, 2))
     # Three rates are tried, two seeds run with the best.
     check(runs.made == 5 and len(rows) == 2, f"{runs.made} runs made, {len(rows)} rows")
     check(rows[0]["lr"] in ("0.1", "0.4"), f"rate {rows[0]['lr']} was chosen")
     worst = runs.get("toy", 4, "topk:0.5", 1e6, R.TUNING_SEED, "tune")
     check("NaN" in worst["failed"] and R.test_loss(worst) == math.inf, f"failed: {worst['failed']!r}")
     again = fresh()
-    same = again.seeds("toy", 2, "topk:0.5", (1, 2))
+    same = again.seeds("toy", 2, "topk:0.5", seeds=(1, 2))
     check(again.made == 0, f"{again.made} runs made again")
     check([r["model_hash"] for r in rows] == [r["model_hash"] for r in same], "kept rows differ")
     steps, losses = R.curve_of(rows[0])
@@ -64,7 +64,7 @@ def a_page_makes_no_runs():
     runs = fresh()
     runs.dry = True
     check(runs.get("toy", 3, "dense", 0.1, 1) is None and runs.made == 0, "--page has run something")
-    check(runs.seeds("toy", 3, "qsgd:4", (1,)) == [], "rows from nowhere")
+    check(runs.seeds("toy", 3, "qsgd:4", seeds=(1,)) == [], "rows from nowhere")
 
 
 def missing_data_is_told_once():
