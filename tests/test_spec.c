@@ -59,7 +59,10 @@ static void test_refused(void **state)
 {
     static const char *const table[][3] = {
         {"", "''", "dense, none, topk"},
-        {"gtpok:0.1", "'gtpok'", "gtopk"},
+        {"gtpok:0.1", "'gtpok'", "did you mean 'gtopk'?"},
+        {"topkk:0.1", "'topkk'", "did you mean 'topk'?"},
+        {"topk:0.1+bf6", "'bf6'", "did you mean 'bf16'?"},
+        {"sparsest", "'sparsest'", "dense, none, topk"},
         {"topk", "density", "topk:0.01"},
         {"topk:", "''", "density"},
         {"topk:0", "'0'", "above 0, at most 1"},

@@ -69,11 +69,47 @@ static const gwi_stage *find_stage(word name)
     return NULL;
 }
 
+static word after_first(word w)
+{
+    return (word){w.at + 1, w.len - 1};
+}
+
+/* Whether at most so many letters changed, left out or put in make b of a. */
+static bool is_near(word a, word b, size_t edits)
+{
+    while (a.len > 0 && b.len > 0 && *a.at == *b.at) {
+        a = after_first(a);
+        b = after_first(b);
+    }
+    if (a.len == 0 || b.len == 0)
+        return a.len + b.len <= edits;
+    return edits > 0 && (is_near(after_first(a), after_first(b), edits - 1) ||
+                         is_near(after_first(a), b, edits - 1) ||
+                         is_near(a, after_first(b), edits - 1));
+}
+
+/* The stage that was probably meant, or NULL: of short names not much may differ. */
+static const gwi_stage *nearest_stage(word name)
+{
+    size_t most = (name.len + 1) / 3 < 2 ? (name.len + 1) / 3 : 2;
+    const gwi_stage *s;
+
+    for (size_t edits = 1; edits <= most; edits++)
+        for (size_t i = 0; (s = gwi_stage_at(i)) != NULL; i++)
+            if (is_near(name, (word){s->name, strlen(s->name)}, edits))
+                return s;
+    return NULL;
+}
+
 static gw_status fail_stage(word name)
 {
     char list[256] = "";
-    const gwi_stage *s;
+    const gwi_stage *s = nearest_stage(name);
 
+    if (s != NULL)
+        return gw_fail(GW_ERR_SPEC,
+                       "no sync or stage is called '%.*s'; did you mean '%s'?",
+                       SHOW(name), s->name);
     for (size_t i = 0; (s = gwi_stage_at(i)) != NULL; i++)
         append(list, sizeof list, s->name);
     return gw_fail(GW_ERR_SPEC, "no sync or stage is called '%.*s'; there are %s",
