@@ -17,8 +17,9 @@ import gradwire  # noqa: E402
 import translate  # noqa: E402
 from translation import BEGIN, END  # noqa: E402
 
-WORDS, LENGTH = 3000, 13  # the mean sentence of Multi30k has 13 words
-TURN_SECONDS, MAX_STEPS = 1.5, 40
+# Long enough for communication to be as small a part of a step as in the paper.
+WORDS, LENGTH = 3000, 30
+TURN_SECONDS, MAX_STEPS = 1.0, 40
 
 
 class Sentences:
