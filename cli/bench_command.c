@@ -81,9 +81,7 @@ static int run_bench(int argc, char **argv)
         return GWC_DONE;
     }
     st = gwb_run(&set, names, count);
-    if (st == GW_OK)
-        return GWC_DONE;
-    return st == GW_ERR_ARG ? GWC_USAGE : GWC_FAILED;
+    return gwc_exit_code(st);
 }
 
 const gwc_command gwc_command_bench = {

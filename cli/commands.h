@@ -12,6 +12,10 @@ enum { GWC_DONE = 0, GWC_FAILED = 1, GWC_USAGE = 2, GWC_STOPPED = 130 };
 /* Added to an exit code: the error has been printed, or is not for this rank to. */
 enum { GWC_SAID = 256 };
 
+/* The exit code of a command that ends with st: GW_ERR_ARG and GW_ERR_SPEC are wrong
+ * usage, GW_ERR_STOPPED is Ctrl-C. */
+int gwc_exit_code(gw_status st);
+
 /* Prints an error, as one line, whatever is in it. */
 void gwc_print_error(const char *message);
 
@@ -27,6 +31,10 @@ typedef struct gwc_command {
     /* Whether several ranks of mpirun do it together. Otherwise rank 0 does it, and
      * the others nothing. */
     int by_ranks;
+
+    /* Whether it is refused there: it starts programs of its own, which would take
+     * themselves for ranks. */
+    int not_by_ranks;
 } gwc_command;
 
 extern const gwc_command gwc_command_train;

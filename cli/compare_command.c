@@ -243,11 +243,6 @@ static int show(const gwc_compare *c, gw_status st, int json)
     return GWC_FAILED;
 }
 
-static int code_of(gw_status st)
-{
-    return st == GW_ERR_ARG || st == GW_ERR_SPEC ? GWC_USAGE : GWC_FAILED;
-}
-
 static int compare(const settings *set, char **rest, int rest_count)
 {
     gwc_compare c = {.sync = set->sync,
@@ -264,7 +259,8 @@ static int compare(const settings *set, char **rest, int rest_count)
         st = look_around(&c);
     if (st == GW_OK)
         st = run_all(&c);
-    code = st == GW_OK || st == GW_ERR_STOPPED ? show(&c, st, set->json) : code_of(st);
+    code = st == GW_OK || st == GW_ERR_STOPPED ? show(&c, st, set->json)
+                                               : gwc_exit_code(st);
     gwc_cases_free(&c);
     return code;
 }
@@ -295,4 +291,5 @@ const gwc_command gwc_command_compare = {
     .name = "compare",
     .summary = "the same job for several methods: which pays here?",
     .run = run_compare,
+    .not_by_ranks = 1,
 };

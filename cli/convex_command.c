@@ -193,9 +193,7 @@ static int run_convex(int argc, char **argv)
         return GWC_DONE;
     }
     st = run_study(&set);
-    if (st == GW_OK)
-        return GWC_DONE;
-    return st == GW_ERR_ARG || st == GW_ERR_SPEC ? GWC_USAGE : GWC_FAILED;
+    return gwc_exit_code(st);
 }
 
 const gwc_command gwc_command_convex = {

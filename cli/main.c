@@ -78,6 +78,30 @@ static int run_help(int argc, char **argv)
     return command != NULL ? command->run(1, arg) : unknown(argv[0]);
 }
 
+int gwc_exit_code(gw_status st)
+{
+    if (st == GW_OK)
+        return GWC_DONE;
+    if (st == GW_ERR_STOPPED)
+        return GWC_STOPPED;
+    return st == GW_ERR_ARG || st == GW_ERR_SPEC ? GWC_USAGE : GWC_FAILED;
+}
+
+/* Does a command, unless it is one that must not be done under mpirun. */
+static int run_command(const gwc_command *command, int argc, char **argv)
+{
+    gwc_launch launch = gwc_launch_look();
+    int help = 0;
+
+    for (int i = 0; i < argc; i++)
+        help |= strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+    if (launch.by == NULL || !command->not_by_ranks || help)
+        return command->run(argc, argv);
+    (void)gw_fail(GW_ERR_ARG, "'gradwire %s' starts its own workers; run it without %s",
+                  command->name, launch.by);
+    return GWC_USAGE;
+}
+
 /* Under mpirun, what is not the work of all ranks is that of rank 0. */
 static int others_do_it(const gwc_command *command)
 {
@@ -106,7 +130,8 @@ static int run(int argc, char **argv)
         return GWC_DONE;
     }
     command = find(argv[1]);
-    return command != NULL ? command->run(argc - 2, argv + 2) : unknown(argv[1]);
+    return command != NULL ? run_command(command, argc - 2, argv + 2)
+                           : unknown(argv[1]);
 }
 
 /* Arguments and paths in it may hold anything. */

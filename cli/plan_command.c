@@ -240,13 +240,12 @@ static int run_plan(int argc, char **argv)
         gwc_plan_print(plan, stdout);
     gwt_free(plan);
     free(syncs);
-    if (st == GW_OK || st == GW_ERR_STOPPED)
-        return st == GW_OK ? GWC_DONE : GWC_STOPPED;
-    return st == GW_ERR_ARG || st == GW_ERR_SPEC ? GWC_USAGE : GWC_FAILED;
+    return gwc_exit_code(st);
 }
 
 const gwc_command gwc_command_plan = {
     .name = "plan",
     .summary = "which method pays on which network, predicted in seconds",
     .run = run_plan,
+    .not_by_ranks = 1,
 };

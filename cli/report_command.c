@@ -93,9 +93,7 @@ static int run_report(int argc, char **argv)
         return GWC_DONE;
     }
     st = make_page(&set, names, count);
-    if (st == GW_OK)
-        return GWC_DONE;
-    return st == GW_ERR_ARG ? GWC_USAGE : GWC_FAILED;
+    return gwc_exit_code(st);
 }
 
 const gwc_command gwc_command_report = {

@@ -243,13 +243,12 @@ static int run_simulate(int argc, char **argv)
         st = run_all(&set, list);
     if (gwc_stopped())
         return GWC_STOPPED;
-    if (st == GW_OK)
-        return GWC_DONE;
-    return st == GW_ERR_ARG || st == GW_ERR_SPEC ? GWC_USAGE : GWC_FAILED;
+    return gwc_exit_code(st);
 }
 
 const gwc_command gwc_command_simulate = {
     .name = "simulate",
     .summary = "what methods cost on a cluster that is not there",
     .run = run_simulate,
+    .not_by_ranks = 1,
 };

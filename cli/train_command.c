@@ -260,12 +260,6 @@ static void print_table(const gwt_config *c, const gwt_job *job)
 /* ---- the command -------------------------------------------------------------------
  */
 
-/* A wrong setting is wrong usage, all else a failure. */
-static int code_of(gw_status st)
-{
-    return st == GW_ERR_ARG || st == GW_ERR_SPEC ? GWC_USAGE : GWC_FAILED;
-}
-
 static void show_start(const settings *set, const gwt_job *job)
 {
     uint64_t step;
@@ -366,7 +360,7 @@ static int train_here(settings *set)
     if (st == GW_OK)
         st = gwt_job_new(&job, &set->run);
     if (st != GW_OK)
-        return code_of(st);
+        return gwc_exit_code(st);
     hint_at_momentum(set);
     code = run_job(set, job);
     gwt_job_free(job);
@@ -386,14 +380,14 @@ static int train_as_rank(settings *set, gw_status st, const gwc_launch *launch)
         gwc_launch_join(&comm, launch, st == GW_OK ? set->run.timeout : 0,
                         st == GW_OK && set->run.native);
     if (joined != GW_OK)
-        return gwc_launch_alone(launch, code_of(joined));
+        return gwc_launch_alone(launch, gwc_exit_code(joined));
     if (st == GW_OK)
         st = fit_to_ranks(set, comm, launch);
     st = gwt_agree(comm, st);
     if (st == GW_OK)
         st = gwt_job_new(&job, &set->run);
     if (st != GW_OK)
-        return gwc_launch_end(comm, code_of(st), 1);
+        return gwc_launch_end(comm, gwc_exit_code(st), 1);
     hint_at_momentum(set);
     code = run_job(set, job);
     gwt_job_free(job);

@@ -48,6 +48,16 @@ def expect_error(code, words, *args, env=None):
     check(r.stdout == b"", what + ": wrote to standard output")
 
 
+def refused_under_mpirun():
+    """Commands that start workers of their own are no ranks, but explain themselves."""
+    env = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
+    for command in ("compare", "plan", "simulate"):
+        expect_error(2, [command, "own workers", "without mpirun"], command, env=env)
+        check(run(command, "--help", env=env).returncode == 0, f"{command} --help as a rank")
+        other = run(command, env={**env, "OMPI_COMM_WORLD_RANK": "1"})
+        check(other.returncode == 0 and not other.stderr, f"{command} speaks twice")
+
+
 def idx(dims, values):
     return struct.pack(f">I{len(dims)}I", 0x0800 | len(dims), *dims) + bytes(values)
 
@@ -223,6 +233,7 @@ def main():
         wrong_numbers()
         wrong_files(tmp)
         help_is_there()
+        refused_under_mpirun()
         a_run_is_written(tmp)
         default_directory(tmp)
         stops(tmp)
