@@ -110,6 +110,15 @@ def stamp():
     return {"date": datetime.date.today().isoformat(), "machine": machine()}
 
 
+def guarded(main):
+    """Runs main; Ctrl-C is one line and an exit code of 130."""
+    try:
+        return main()
+    except KeyboardInterrupt:
+        print("\nstopped: what was run is kept, and the same command goes on from there", file=sys.stderr)
+        return 130
+
+
 class Runs:
     """The runs there are; makes those that are missing when it is asked for them."""
 
@@ -162,7 +171,7 @@ class Runs:
             return fill(row, json.loads(done.stdout))
         why = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message"
         if done.returncode in (-2, 130):
-            sys.exit(130)
+            raise KeyboardInterrupt
         if curve:
             return dict(row, failed=why)
         print(f"not run: {why}", file=sys.stderr)
