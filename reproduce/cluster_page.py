@@ -3,6 +3,8 @@
 import os
 import platform
 
+from support.page import table
+from support.store import machine
 from cluster_table import (EXCHANGE_SYNCS, LATENCY, MODELS, PARAMS, POINTS, ROOT, SIMULATED_SYNCS, TRAIN_RATES,
                            TRAIN_SYNCS)
 
@@ -28,21 +30,6 @@ def ms(seconds):
 def judged(value, target, form="{:.2f}"):
     """A figure beside its target."""
     return f"{form.format(value)} (at most {form.format(target)}: {'met' if value <= target else 'MISSED'})"
-
-
-def table(head, lines):
-    marks = "|" + "---|" * len(head)
-    return "\n".join(["| " + " | ".join(head) + " |", marks] + ["| " + " | ".join(l) + " |" for l in lines]) + "\n"
-
-
-def machine():
-    model = platform.machine()
-    try:
-        with open("/proc/cpuinfo") as f:
-            model = next(l.split(":", 1)[1].strip() for l in f if l.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
-    return f"{model}, {os.cpu_count()} cores, Linux {platform.release().split('-')[0]}"
 
 
 def exchange_part(rows):
@@ -140,7 +127,7 @@ def write(rows):
     turns = max(int(r["turn"]) for r in rows.rows)
     page = f"""# Results: a cluster with slow wires
 
-Made by `reproduce/cluster.py`, {when}, {machine()}, {isa}; best of {turns} turns. All hosts are namespaces of
+Made by `reproduce/cluster.py`, {when}, {machine()}, Linux {platform.release().split('-')[0]}, {isa}; best of {turns} turns. All hosts are namespaces of
 one machine with shaped wires (measuring.md, "A cluster on one machine"), so they share its cores: with four hosts on two
 cores, whatever is computed takes twice as long as on four machines, and the work of TCP comes on top. Times are
 milliseconds per step.

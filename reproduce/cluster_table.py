@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """cluster_table.py - what is measured on the cluster, and the table of what was."""
-import csv
 import os
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from support.store import ROOT, append, read
+
 TABLE = os.path.join(ROOT, "results", "cluster.csv")
 
 PARAMS = 10_000_000
@@ -26,10 +26,7 @@ class Rows:
 
     def __init__(self, date):
         self.date = date
-        self.rows = []
-        if os.path.exists(TABLE):
-            with open(TABLE, newline="") as f:
-                self.rows = list(csv.DictReader(f))
+        self.rows = read(TABLE)
 
     def has(self, *key):
         return any(tuple(r[k] for k in KEY) == tuple(map(str, key)) for r in self.rows)
@@ -39,13 +36,7 @@ class Rows:
         row.update(zip(KEY, map(str, key)))
         row.update({k: f"{v:.9g}" if isinstance(v, float) else str(v) for k, v in values.items()})
         row["date"] = self.date
-        os.makedirs(os.path.dirname(TABLE), exist_ok=True)
-        new = not os.path.exists(TABLE)
-        with open(TABLE, "a", newline="") as f:
-            writer = csv.DictWriter(f, FIELDS, lineterminator="\n")
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+        append(TABLE, FIELDS, row)
         self.rows.append(row)
 
     def best(self, kind, hosts, rate, what, sync):

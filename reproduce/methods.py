@@ -13,17 +13,17 @@ results/methods.csv as they come, and what is there is not run again. The tables
 docs/results-methods.md between its marks.
 """
 import argparse
-import csv
-import datetime
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from support import store
+from support.page import made_by
+
+ROOT = store.ROOT
 GRADWIRE = os.environ.get("GRADWIRE", os.path.join(ROOT, "build", "gradwire"))
 TABLE = os.path.join(ROOT, "results", "methods.csv")
 PAGE = os.path.join(ROOT, "docs", "results-methods.md")
@@ -39,14 +39,8 @@ LINKS = ("1gbit,50us", "100mbit,100us")
 EPOCHS = 5
 LINK_STEPS = 60
 FIELDS = ["kind", "data", "workers", "sync", "lr", "seed", "link", "accuracy", "workers_accuracy",
-          "drift", "bytes_per_step", "params", "compute_ms", "sync_ms", "version", "date"]
-
-
-def load():
-    if not os.path.exists(TABLE):
-        return []
-    with open(TABLE, newline="") as f:
-        return list(csv.DictReader(f))
+          "drift", "bytes_per_step", "params", "compute_ms", "sync_ms", "version", "date",
+          "machine"]
 
 
 def key(row):
@@ -68,8 +62,7 @@ def train(row, extra):
     row.update(accuracy=s["test_accuracy"], workers_accuracy=s["test_accuracy_workers"], drift=s["drift"],
                bytes_per_step=round(s["bytes_sent"] / s["steps"], 1), params=s["params"],
                compute_ms=round(1e3 * s["compute_s"] / s["steps"], 3),
-               sync_ms=round(1e3 * s["sync_s"] / s["steps"], 3), version=s["version"],
-               date=datetime.date.today().isoformat())
+               sync_ms=round(1e3 * s["sync_s"] / s["steps"], 3), version=s["version"], **store.stamp())
     return row
 
 
@@ -77,7 +70,7 @@ class Runs:
     """The rows there are, and those to be made."""
 
     def __init__(self, data_dir):
-        self.rows = {key(r): r for r in load()}
+        self.rows = {key(r): r for r in store.read(TABLE)}
         self.extra = ["--data-dir", os.path.join(data_dir, "mnist")] if data_dir else []
         self.missing = set()
 
@@ -99,13 +92,7 @@ class Runs:
         return made
 
     def save(self, row):
-        os.makedirs(os.path.dirname(TABLE), exist_ok=True)
-        new = not os.path.exists(TABLE)
-        with open(TABLE, "a", newline="") as f:
-            writer = csv.DictWriter(f, FIELDS)
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+        store.append(TABLE, FIELDS, row)
         self.rows[key(row)] = {k: "" if row[k] is None else str(row[k]) for k in FIELDS}
 
 
@@ -184,23 +171,11 @@ def table(rows, data, workers):
     return "\n".join(lines)
 
 
-def machine():
-    model = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo") as f:
-            model = next(line.split(":", 1)[1].strip() for line in f if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
-    return f"{model}, {os.cpu_count()} cores"
-
-
 def write_page(rows):
     begin, end = "<!-- methods: begin -->", "<!-- methods: end -->"
     with open(PAGE) as f:
         page = f.read()
-    dates = sorted({r["date"] for r in rows})
-    parts = [f"Made by `reproduce/methods.py`, {dates[0]} to {dates[-1]}, {machine()}, gradwire "
-             f"{rows[-1]['version']}. FNN-3, plain SGD, cosine schedule, batch 32 per worker, {EPOCHS} "
+    parts = [f"{made_by('reproduce/methods.py', rows)} FNN-3, plain SGD, cosine schedule, batch 32 per worker, {EPOCHS} "
              "epochs; learning rate tuned for each method on Fashion-MNIST with 4 workers and seed 1 within a "
              f"half, one and two times dense's 0.2; mean and standard deviation of {len(SEEDS)} seeds. Bytes are sent by worker 0, "
              f"headers included. Times are per step, in brackets inside the sync, over {LINK_STEPS} steps "
@@ -224,7 +199,7 @@ def main():
         if not os.access(GRADWIRE, os.X_OK):
             sys.exit(f"no {GRADWIRE}: run make first")
         run_all(runs)
-    write_page(load())
+    write_page(store.read(TABLE))
     print(f"wrote {os.path.relpath(PAGE)}")
 
 

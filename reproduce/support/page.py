@@ -4,7 +4,7 @@ import math
 import os
 import statistics
 
-from support.runs import ROOT
+from support.store import ROOT
 
 DOCS = os.path.join(ROOT, "docs")
 

@@ -7,18 +7,16 @@ schedule). All methods of a part use the same number of gradients. Papers share 
 dense with four workers is trained once, whoever asks.
 """
 import argparse
-import csv
-import datetime
 import json
 import math
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from support.store import ROOT, append, read, stamp
+
 TABLE = os.path.join(ROOT, "results", "training.csv")
 KEY = ["task", "part", "workers", "sync", "lr", "seed"]
 FIELDS = KEY + ["steps", "params", "loss", "test_loss", "test_loss_workers", "accuracy",
@@ -67,23 +65,6 @@ def key_of(row):
     return tuple(f"{float(row[k]):g}" if k == "lr" else str(row[k]) for k in KEY)
 
 
-def read(path):
-    if not os.path.exists(path):
-        return []
-    with open(path, newline="") as f:
-        return list(csv.DictReader(f))
-
-
-def append(path, fields, row):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    new = not os.path.exists(path)
-    with open(path, "a", newline="") as f:
-        writer = csv.DictWriter(f, fields, lineterminator="\n")
-        if new:
-            writer.writeheader()
-        writer.writerow(row)
-
-
 def arguments(doc):
     """The options that every script has."""
     parser = argparse.ArgumentParser(description=doc.split("\n")[0])
@@ -93,21 +74,6 @@ def arguments(doc):
     parser.add_argument("--check", action="store_true",
                         help="run one small row again and compare it with the one that is kept")
     return parser.parse_args()
-
-
-def machine():
-    model = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo") as f:
-            model = next(line.split(":", 1)[1].strip() for line in f if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
-    return f"{model}, {os.cpu_count()} cores"
-
-
-def stamp():
-    """When and where a row was made."""
-    return {"date": datetime.date.today().isoformat(), "machine": machine()}
 
 
 def guarded(main):
