@@ -114,6 +114,28 @@ static void numbers(void **state)
     }
 }
 
+static void fixed_numbers(void **state)
+{
+    static const struct {
+        double in;
+        const char *out;
+    } each[] = {
+        {0.0, "0.000"},
+        {-1.5, "-1.500"},
+        {12229203.25, "12229203.250"},
+        {1e12 + 0.125, "1000000000000.125"},
+        {(double)NAN, "null"},
+        {(double)INFINITY, "null"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof each / sizeof each[0]; i++) {
+        gwt_json j = begin(0);
+        gwt_json_fixed(&j, NULL, each[i].in);
+        expect(&j, each[i].out);
+    }
+}
+
 static void absent_text_is_null(void **state)
 {
     gwt_json j = begin(0);
@@ -126,11 +148,9 @@ static void absent_text_is_null(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nests),
-        cmocka_unit_test(indents),
-        cmocka_unit_test(escapes),
-        cmocka_unit_test(numbers),
-        cmocka_unit_test(absent_text_is_null),
+        cmocka_unit_test(nests),         cmocka_unit_test(indents),
+        cmocka_unit_test(escapes),       cmocka_unit_test(numbers),
+        cmocka_unit_test(fixed_numbers), cmocka_unit_test(absent_text_is_null),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

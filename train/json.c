@@ -99,15 +99,20 @@ void gwt_json_text(gwt_json *json, const char *key, const char *value)
 
 void gwt_json_real(gwt_json *json, const char *key, double value)
 {
-    char text[40];
-
     begin(json, key);
-    if (!isfinite(value)) {
+    if (isfinite(value))
+        fprintf(json->to, "%.9g", value); /* enough for any float */
+    else
         fputs("null", json->to);
-        return;
-    }
-    snprintf(text, sizeof text, "%.9g", value); /* enough for any float */
-    fputs(text, json->to);
+}
+
+void gwt_json_fixed(gwt_json *json, const char *key, double value)
+{
+    begin(json, key);
+    if (isfinite(value))
+        fprintf(json->to, "%.3f", value);
+    else
+        fputs("null", json->to);
 }
 
 void gwt_json_count(gwt_json *json, const char *key, uint64_t value)

@@ -23,6 +23,9 @@ void gwt_json_close(gwt_json *json, char bracket);
 void gwt_json_text(gwt_json *json, const char *key, const char *value); /* NULL: null */
 /* With nine digits; NaN and infinity are null. */
 void gwt_json_real(gwt_json *json, const char *key, double value);
+/* With three digits after the point however long it is: times on one axis do not get
+ * coarser as they grow. */
+void gwt_json_fixed(gwt_json *json, const char *key, double value);
 void gwt_json_count(gwt_json *json, const char *key, uint64_t value);
 void gwt_json_bool(gwt_json *json, const char *key, int value);
 void gwt_json_null(gwt_json *json, const char *key);

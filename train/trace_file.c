@@ -107,7 +107,8 @@ static const char *name_of(int what)
     }
 }
 
-/* Times are microseconds; a send is a moment ("i"), all else a stretch ("X"). */
+/* Times are microseconds, to the nanosecond; a send is a moment ("i"), all else a
+ * stretch ("X"). */
 static void write_event(gwt_json *j, int rank, const event *e)
 {
     int moment = e->what == GW_ACTIVITY_SEND;
@@ -115,9 +116,9 @@ static void write_event(gwt_json *j, int rank, const event *e)
     gwt_json_open(j, NULL, '{');
     gwt_json_text(j, "name", name_of(e->what));
     gwt_json_text(j, "ph", moment ? "i" : "X");
-    gwt_json_real(j, "ts", 1e6 * e->begin);
+    gwt_json_fixed(j, "ts", 1e6 * e->begin);
     if (!moment)
-        gwt_json_real(j, "dur", 1e6 * (e->end - e->begin));
+        gwt_json_fixed(j, "dur", 1e6 * (e->end - e->begin));
     gwt_json_count(j, "pid", 0);
     gwt_json_count(j, "tid", (uint64_t)rank);
     if (moment) {
