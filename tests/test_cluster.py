@@ -140,6 +140,24 @@ def early_signals():
         check(left_of(command.pid) == [], f"early: left {left_of(command.pid)}")
 
 
+def on_the_way():
+    """A process of the job that has not entered its host yet when the end comes does not live on: it
+    would write into the folder that is being removed."""
+    code = """if True:
+        import subprocess, hosts
+        hosts.adopt_orphans()
+        cluster = hosts.Cluster(1, None, 1500, 16384)
+        cluster.up()
+        subprocess.run(["sh", "-c", "sleep 600 & echo $!"])
+        cluster.down()
+    """
+    command = subprocess.Popen([sys.executable, "-B", "-c", code], cwd=os.path.dirname(CLUSTER), text=True,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    said = command.communicate(timeout=LIMIT)[0]
+    check(command.returncode == 0 and not is_alive(int(said)), "on the way: a process lives on")
+    check(left_of(command.pid) == [], f"on the way: left {left_of(command.pid)}")
+
+
 def killed(tmp):
     """Killed, it leaves its hosts, and --clean removes them - not those of another."""
     folder, other_folder = os.path.join(tmp, "killed"), os.path.join(tmp, "other")
@@ -224,6 +242,7 @@ def main():
         exit_codes(tmp)
         signals(tmp)
         early_signals()
+        on_the_way()
         killed(tmp)
         if built_with_open_mpi():
             same_model(tmp)

@@ -12,6 +12,7 @@ and where it leaves the switch (`port`), that is, in both directions.
 As long as the process lives it holds a lock in /run/gradwire-cluster/PID, so that what a
 killed one left can be told from what is in use.
 """
+import ctypes
 import fcntl
 import json
 import os
@@ -77,28 +78,75 @@ def pids_on(name):
         return []  # killed while it was being made, it is but an empty file
 
 
+def adopt_orphans():
+    """Whatever this process starts, and whatever that starts, stays below it even when what was between
+    has ended (PR_SET_CHILD_SUBREAPER): a daemon that is still on its way to its host can be found."""
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+
+
+def reap():
+    """Takes note of children that have ended. Whoever waits for one of them with subprocess has done so."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0] != 0:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def parents():
+    """The parent of every process that has not ended."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat") as f:
+                state, parent = f.read().rsplit(")", 1)[1].split()[:2]
+        except OSError:
+            continue  # has just ended
+        if state not in "ZX":
+            found[int(pid)] = int(parent)
+    return found
+
+
+def descendants():
+    """All processes below this one."""
+    parent_of, mine, found = parents(), {os.getpid()}, []
+    while mine:
+        mine = {pid for pid, parent in parent_of.items() if parent in mine}
+        found += mine
+    return found
+
+
 def end_processes(names):
-    """Ends whatever still runs on the hosts."""
+    """Ends whatever still runs on the hosts, or below this process on its way to them; what does not end."""
     limit = time.monotonic() + 10
     while time.monotonic() < limit:
-        pids = [p for n in names for p in pids_on(n)]
+        reap()
+        pids = descendants() + [p for n in names for p in pids_on(n)]
         if not pids:
-            return
+            break
         for pid in pids:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
         time.sleep(0.02)
+    return pids
 
 
 def remove(prefix):
     """Removes a cluster: processes, namespaces (and with them the interfaces), files."""
     names = names_of(prefix)
-    end_processes(names)
+    living = end_processes(names)
     for name in names:
         run("ip", "netns", "delete", name)
-    shutil.rmtree(os.path.join(RUN, prefix[2:]), ignore_errors=True)
+    folder = os.path.join(RUN, prefix[2:])
+    try:
+        if os.path.exists(folder):
+            shutil.rmtree(folder)
+    except OSError as e:
+        raise Trouble(f"cannot remove {folder}: {e.strerror}") from e
+    if living:
+        raise Trouble("processes of the job do not end: " + " ".join(map(str, living)))
 
 
 def try_lock(folder):
