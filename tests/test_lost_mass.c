@@ -262,6 +262,66 @@ static void counted_as_the_tree_loses(void **state)
         assert_run_ok(ranks_run(RANKS_THREADS, workers, paper_body, NULL));
 }
 
+/* Values that are coded: what a worker keeps of the coding's error and what it takes
+ * back are not the same twice. Whatever the rule loses is at coordinates that are
+ * applied, and two workers lose nothing. */
+static gw_status coded_step(crew *c, int t, const char *spec)
+{
+    int p = gw_comm_workers(c->comm);
+    float g[N], a[N];
+    double brought[N] = {0};
+
+    make_gradient(g, gw_comm_rank(c->comm), t);
+    for (int i = 0; i < N; i++)
+        a[i] = c->sync->residual[i] + g[i];
+    PASS_ON(gather(c, a));
+    for (int i = 0; i < p * N; i++)
+        brought[i % N] += (double)c->all[i];
+    PASS_ON(gw_sync_gradient(c->sync, g));
+    PASS_ON(gw_sync_model(c->sync, g));
+    PASS_ON(gather(c, c->sync->residual));
+    for (int i = 0; i < N; i++) {
+        double out = (double)p * (double)g[i];
+        if (p > 2 && g[i] != 0.0f)
+            continue;
+        for (int w = 0; w < p; w++)
+            out += (double)c->all[w * N + i];
+        REQUIRE(fabs(brought[i] - out) < 1e-4,
+                "%s, %d workers, step %d: %g in, %g out of %d", spec, p, t, brought[i],
+                out, i);
+    }
+    return GW_OK;
+}
+
+static gw_status coded_body(gw_comm *comm, void *arg)
+{
+    const char *spec = arg;
+    crew c = {.comm = comm};
+    gw_status st;
+
+    c.all = calloc((size_t)gw_comm_workers(comm) * N, sizeof *c.all);
+    st = make_sync(&c.sync, comm, spec);
+    for (int t = 1; st == GW_OK && t <= STEPS; t++)
+        st = coded_step(&c, t, spec);
+    gw_sync_free(c.sync);
+    free(c.all);
+    return st;
+}
+
+/* None of these codes an entry as 0, so that an applied coordinate can be told. */
+static void coded_values_come_back_once(void **state)
+{
+    static const char *const spec[] = {"gtopk:0.1,putback=paper+bf16",
+                                       "gtopk:0.1,putback=paper+2bit",
+                                       "gtopk:0.1,putback=paper+1bit"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof spec / sizeof *spec; i++)
+        for (int workers = 1; workers <= WORKERS_MAX; workers++)
+            assert_run_ok(ranks_run(RANKS_THREADS, workers, coded_body,
+                                    (void *)(uintptr_t)spec[i]));
+}
+
 static gw_status nothing_body(gw_comm *comm, void *arg)
 {
     float g[N];
@@ -295,6 +355,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counted_as_the_tree_loses),
+        cmocka_unit_test(coded_values_come_back_once),
         cmocka_unit_test(others_count_nothing),
     };
 

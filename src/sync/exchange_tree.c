@@ -36,8 +36,9 @@ typedef struct tree {
     gwi_selector selector;
     gwi_coder coder;
     gwi_list theirs, others; /* k and 2k entries */
-    gwi_list own;            /* putback=paper: what this worker brought, k entries */
-    gwi_list rejected[MERGES_MAX]; /* and what each of its merges rejected, likewise */
+    gwi_list own;            /* putback=paper: what this worker brought, k entries; */
+    gwi_list error; /* what coding took from the list that it sent, likewise; */
+    gwi_list rejected[MERGES_MAX]; /* and what each of its merges rejected */
     int merges;                    /* in this exchange */
     uint8_t *out, *in;             /* messages */
     size_t cap;
@@ -85,7 +86,7 @@ static gw_status tree_init(gw_sync *s)
     GWI_TRY(gwi_coder_init(&x->coder, &s->spec, s->layout, k));
     x->cap = (gwi_coder_list_bound(&x->coder, n, k) + 63) & ~(size_t)63;
     merges = by_paper(s) ? (size_t)count_merges(s->comm) : 0;
-    x->memory = gwi_calloc(1, 2 * x->cap + (4 + merges) * k * 8);
+    x->memory = gwi_calloc(1, 2 * x->cap + (5 + merges) * k * 8);
     if (x->memory == NULL)
         return gw_fail(GW_ERR_NOMEM, "no memory for lists of %zu entries", k);
     x->out = x->memory;
@@ -94,6 +95,7 @@ static gw_status tree_init(gw_sync *s)
     x->theirs = carve(&rest, k);
     x->others = carve(&rest, 2 * k);
     x->own = carve(&rest, k);
+    x->error = carve(&rest, k);
     for (size_t i = 0; i < merges; i++)
         x->rejected[i] = carve(&rest, k);
     return GW_OK;
@@ -108,8 +110,18 @@ static void tree_fini(gw_sync *s)
     gwi_free(x->memory);
 }
 
+static void copy_list(gwi_list *to, const gwi_list *from)
+{
+    assert(from->n <= to->cap);
+    to->n = from->n;
+    memcpy(to->index, from->index, from->n * sizeof *from->index);
+    memcpy(to->value, from->value, from->n * sizeof *from->value);
+}
+
 /* Writes the selector's list; the error of the coding goes into the residual of the
- * worker that writes. With a note, the note goes out and the whole list goes back. */
+ * worker that writes, by the published rule once it is known whether those who brought
+ * the entries take them back whole. With a note, the note goes out and the whole list
+ * goes back. */
 static gw_status write_message(gw_sync *s, gwi_note note, bool second, size_t *len)
 {
     tree *x = s->state;
@@ -122,7 +134,11 @@ static gw_status write_message(gw_sync *s, gwi_note note, bool second, size_t *l
     }
     GWI_TRY(gwi_coder_put_list(&x->coder, &x->selector.list, s->layout->floats, &at,
                                x->out, x->cap, len));
-    if (s->spec.how != GWI_HOW_F32)
+    if (s->spec.how == GWI_HOW_F32)
+        return GW_OK;
+    if (by_paper(s) && !second)
+        copy_list(&x->error, &x->selector.list);
+    else
         gwi_residual_add(s, &x->selector.list);
     return GW_OK;
 }
@@ -133,14 +149,6 @@ static gw_status read_message(gw_sync *s, const uint8_t *msg, size_t len,
     tree *x = s->state;
 
     return gwi_coder_get_list(&x->coder, msg, len, s->layout->floats, s->step, list);
-}
-
-static void copy_list(gwi_list *to, const gwi_list *from)
-{
-    assert(from->n <= to->cap);
-    to->n = from->n;
-    memcpy(to->index, from->index, from->n * sizeof *from->index);
-    memcpy(to->value, from->value, from->n * sizeof *from->value);
 }
 
 /* W = the k largest of W + R. */
@@ -197,32 +205,44 @@ static gw_status climb(gw_sync *s, gwi_note *note)
     return GW_OK;
 }
 
-/* The published rule: own entries whose index did not make it return. */
+/* Whether the list, whose indices ascend, has this one. Asked for ascending indices,
+ * from *at = 0 on. */
+static bool has(const gwi_list *list, size_t *at, uint32_t index)
+{
+    while (*at < list->n && list->index[*at] < index)
+        ++*at;
+    return *at < list->n && list->index[*at] == index;
+}
+
+/* Adds to the residual those entries whose index is in the final list, or is not. */
+static void keep_if(gw_sync *s, const gwi_list *list, const gwi_list *final, bool in)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < list->n; i++)
+        if (has(final, &at, list->index[i]) == in)
+            s->residual[list->index[i]] += list->value[i];
+}
+
+/* The published rule: own entries whose index did not make it return, whole. So
+ * coding's errors stay only where the entry is applied. */
 static void put_back(gw_sync *s, const gwi_list *final)
 {
-    const gwi_list *own = &((tree *)s->state)->own;
-    size_t f = 0;
+    const tree *x = s->state;
 
-    for (size_t i = 0; i < own->n; i++) {
-        while (f < final->n && final->index[f] < own->index[i])
-            f++;
-        if (f == final->n || final->index[f] != own->index[i])
-            s->residual[own->index[i]] += own->value[i];
-    }
+    keep_if(s, &x->own, final, false);
+    keep_if(s, &x->error, final, true);
 }
 
 /* The magnitudes of those entries whose index is in the final list, too. */
 static double mass_in(const gwi_list *list, const gwi_list *final)
 {
     double mass = 0;
-    size_t f = 0;
+    size_t at = 0;
 
-    for (size_t i = 0; i < list->n; i++) {
-        while (f < final->n && final->index[f] < list->index[i])
-            f++;
-        if (f < final->n && final->index[f] == list->index[i])
+    for (size_t i = 0; i < list->n; i++)
+        if (has(final, &at, list->index[i]))
             mass += (double)fabsf(list->value[i]);
-    }
     return mass;
 }
 
@@ -242,6 +262,7 @@ static void keep_rejected(gw_sync *s)
 
     for (int i = 0; i < x->merges; i++)
         gwi_residual_add(s, &x->rejected[i]);
+    gwi_residual_add(s, &x->error);
 }
 
 /* Worker 0 writes what it has, everybody reads the same bytes. */
@@ -263,6 +284,7 @@ static gw_status tree_run(gw_sync *s, float *v, gwi_note *note)
     const gwi_list *list = &x->selector.list;
 
     x->merges = 0;
+    x->error.n = 0;
     if (*note == 0) {
         gwi_selector_run(&x->selector, s, v);
         *note = gwi_sync_look_later(s, list);
