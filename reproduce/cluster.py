@@ -12,7 +12,6 @@ to results/cluster.csv as they come, and what is there is not run again; the pag
 docs/results-cluster.md.
 """
 import argparse
-import datetime
 import json
 import os
 import subprocess
@@ -154,10 +153,15 @@ def simulate(rows):
 # ---- all of it -----------------------------------------------------------------------------
 
 
-def measure(rows, turns, parts):
+def version():
+    """Of gradwire, a number."""
     for program in (GRADWIRE, EXCHANGE):
         if not os.access(program, os.X_OK):
             sys.exit(f"cluster.py: no {program}; run make where MPI is installed (libopenmpi-dev)")
+    return call([GRADWIRE, "--version"]).split()[-1]
+
+
+def measure(rows, turns, parts):
     call([CLUSTER, "--check"])
     if "bytes" in parts:
         count_bytes(rows)
@@ -179,7 +183,7 @@ def main():
     args = parser.parse_args()
     if args.fresh and os.path.exists(TABLE):
         os.remove(TABLE)
-    rows = Rows(datetime.date.today().isoformat())
+    rows = Rows("" if args.page else version())
     if not args.page:
         measure(rows, args.turns, args.only or PARTS)
     print("wrote", os.path.relpath(cluster_page.write(rows)))

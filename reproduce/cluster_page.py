@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """cluster_page.py - writes docs/results-cluster.md from the table."""
 import os
-import platform
 
-from support.page import table
-from support.store import machine
+from support.page import made_by, table
 from cluster_table import (EXCHANGE_SYNCS, LATENCY, MODELS, PARAMS, POINTS, ROOT, SIMULATED_SYNCS, TRAIN_RATES,
                            TRAIN_SYNCS)
 
@@ -121,13 +119,11 @@ def simulated_part(rows):
 
 
 def write(rows):
-    dates = sorted({r["date"] for r in rows.rows})
-    when = dates[0] if len(set(dates)) == 1 else f"{dates[0]} to {dates[-1]}"
-    isa = next((r["isa"] for r in rows.rows if r["isa"]), "?")
+    kernels, isas = (", ".join(sorted({r[k] for r in rows.rows if r[k]})) for k in ("kernel", "isa"))
     turns = max(int(r["turn"]) for r in rows.rows)
     page = f"""# Results: a cluster with slow wires
 
-Made by `reproduce/cluster.py`, {when}, {machine()}, Linux {platform.release().split('-')[0]}, {isa}; best of {turns} turns. All hosts are namespaces of
+{made_by("reproduce/cluster.py", rows.rows)} Linux {kernels}, {isas}, best of {turns} turns. All hosts are namespaces of
 one machine with shaped wires (measuring.md, "A cluster on one machine"), so they share its cores: with four hosts on two
 cores, whatever is computed takes twice as long as on four machines, and the work of TCP comes on top. Times are
 milliseconds per step.

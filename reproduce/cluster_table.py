@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """cluster_table.py - what is measured on the cluster, and the table of what was."""
 import os
+import platform
 
-from support.store import ROOT, append, read
+from support.store import ROOT, append, read, stamp
 
 TABLE = os.path.join(ROOT, "results", "cluster.csv")
 
@@ -18,14 +19,16 @@ TRAIN_SYNCS = ["none", "dense", "topk:0.001", "gtopk:0.001", "gtopk:0.001+q:4"]
 
 KEY = ["kind", "hosts", "rate", "what", "sync", "turn"]
 FIELDS = KEY + ["step_s", "mean_s", "compute_s", "encode_s", "wait_s", "decode_s", "bytes_per_step",
-                "interface_bytes", "wire_bytes", "dropped", "isa", "date"]
+                "interface_bytes", "wire_bytes", "dropped", "isa", "kernel", "version", "date", "machine"]
+NUMBERS = FIELDS[len(KEY):FIELDS.index("isa")]
 
 
 class Rows:
     """The rows there are; new ones are written at once."""
 
-    def __init__(self, date):
-        self.date = date
+    def __init__(self, version=""):
+        """version: of what is going to be measured."""
+        self.version = version
         self.rows = read(TABLE)
 
     def has(self, *key):
@@ -35,7 +38,7 @@ class Rows:
         row = dict.fromkeys(FIELDS, "")
         row.update(zip(KEY, map(str, key)))
         row.update({k: f"{v:.9g}" if isinstance(v, float) else str(v) for k, v in values.items()})
-        row["date"] = self.date
+        row.update(kernel=platform.release().split("-")[0], version=self.version, **stamp())
         append(TABLE, FIELDS, row)
         self.rows.append(row)
 
@@ -46,4 +49,4 @@ class Rows:
         if not mine:
             return None
         row = min(mine, key=lambda r: float(r["step_s"] or 0))
-        return {k: float(v) if k in FIELDS[6:-2] and v != "" else v for k, v in row.items()}
+        return {k: float(v) if k in NUMBERS and v != "" else v for k, v in row.items()}

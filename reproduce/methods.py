@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """Every method side by side: accuracy, bytes, time on slow links.
 
@@ -20,13 +20,10 @@ import subprocess
 import sys
 import tempfile
 
-from support import store
-from support.page import made_by
+from support import page, store
+from support.runs import guarded
 
-ROOT = store.ROOT
-GRADWIRE = os.environ.get("GRADWIRE", os.path.join(ROOT, "build", "gradwire"))
-TABLE = os.path.join(ROOT, "results", "methods.csv")
-PAGE = os.path.join(ROOT, "docs", "results-methods.md")
+TABLE = os.path.join(store.ROOT, "results", "methods.csv")
 
 METHODS = ["dense", "none", "a2sgd", "a2sgd:resync=8", "local:8", "local:grow", "oneshot", "spa:8",
            "pqasgd:4,8", "pqasgd:8,4", "qsgd:4", "topk:0.01", "topk:0.001", "gtopk:0.01",
@@ -50,7 +47,7 @@ def key(row):
 def train(row, extra):
     """Runs one row and fills it in; None if the data is not there."""
     with tempfile.TemporaryDirectory() as out:
-        command = [GRADWIRE, "train", "--model", "fnn3", "--data", row["data"], "--workers",
+        command = [store.GRADWIRE, "train", "--model", "fnn3", "--data", row["data"], "--workers",
                    str(row["workers"]), "--sync", row["sync"], "--lr", str(row["lr"]), "--momentum", "0",
                    "--seed", str(row["seed"]), "--eval-every", "0", "--out", os.path.join(out, "run"),
                    "--quiet", "--json", *extra]
@@ -153,8 +150,7 @@ def link_cells(rows, workers, sync):
 
 
 def table(rows, data, workers):
-    lines = ["| sync | lr | accuracy | workers' own | drift | bytes per step | of dense | "
-             "ms per step, 1 Gbit/s | 100 Mbit/s |", "|---|---|---|---|---|---|---|---|---|"]
+    lines = []
     dense = best_rows(rows, data, workers, "dense")
     for sync in METHODS:
         mine = best_rows(rows, data, workers, sync)
@@ -163,30 +159,25 @@ def table(rows, data, workers):
         own = [float(r["workers_accuracy"]) for r in mine if r["workers_accuracy"]]
         drift = [float(r["drift"]) for r in mine if r["drift"]]
         sent = float(mine[0]["bytes_per_step"])
-        lines.append("| " + " | ".join([
+        lines.append([
             f"`{sync}`", mine[0]["lr"], spread([float(r["accuracy"]) for r in mine]),
             spread(own) if len(own) == len(mine) else "", f"{statistics.mean(drift):.2g}" if drift else "",
             f"{sent:,.0f}", f"{100 * sent / float(dense[0]['bytes_per_step']):.2f} %",
-            *(link_cells(rows, workers, sync) if data == "fashion-mnist" else ["", ""])]) + " |")
-    return "\n".join(lines)
+            *(link_cells(rows, workers, sync) if data == "fashion-mnist" else ["", ""])])
+    return page.table(["sync", "lr", "accuracy", "workers' own", "drift", "bytes per step", "of dense",
+                       "ms per step, 1 Gbit/s", "100 Mbit/s"], lines)
 
 
 def write_page(rows):
-    begin, end = "<!-- methods: begin -->", "<!-- methods: end -->"
-    with open(PAGE) as f:
-        page = f.read()
-    parts = [f"{made_by('reproduce/methods.py', rows)} FNN-3, plain SGD, cosine schedule, batch 32 per worker, {EPOCHS} "
+    parts = [f"{page.made_by('reproduce/methods.py', rows)} FNN-3, plain SGD, cosine schedule, batch 32 per worker, {EPOCHS} "
              "epochs; learning rate tuned for each method on Fashion-MNIST with 4 workers and seed 1 within a "
              f"half, one and two times dense's 0.2; mean and standard deviation of {len(SEEDS)} seeds. Bytes are sent by worker 0, "
              f"headers included. Times are per step, in brackets inside the sync, over {LINK_STEPS} steps "
              "on an emulated link, all workers on the two cores of one machine.\n"]
     for data, workers in JOBS:
         if best_rows(rows, data, workers, "dense"):
-            parts.append(f"## {data}, {workers} workers\n\n{table(rows, data, workers)}\n")
-    head, rest = page.split(begin)
-    tail = rest.split(end)[1]
-    with open(PAGE, "w") as f:
-        f.write(head + begin + "\n" + "\n".join(parts) + end + tail)
+            parts.append(f"## {data}, {workers} workers\n\n{table(rows, data, workers)}")
+    page.write_between("results-methods.md", "methods", "\n".join(parts))
 
 
 def main():
@@ -196,12 +187,12 @@ def main():
     args = parser.parse_args()
     runs = Runs(args.data_dir)
     if not args.page:
-        if not os.access(GRADWIRE, os.X_OK):
-            sys.exit(f"no {GRADWIRE}: run make first")
+        store.need()
         run_all(runs)
     write_page(store.read(TABLE))
-    print(f"wrote {os.path.relpath(PAGE)}")
+    print("wrote docs/results-methods.md")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(guarded(main))

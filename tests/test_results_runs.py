@@ -20,7 +20,9 @@ from support import page, runs as R  # noqa: E402
 PAPERS = {"a2sgd": ["results-a2sgd.md"], "pqasgd": ["results-pqasgd.md", "figures/pqasgd-loss.svg"],
           "gtopk": ["results-gtopk.md", "figures/gtopk-loss.svg"], "dropping": ["results-dropping.md"],
           "translation": ["results-translation.md"], "methods.py": ["results-methods.md"],
-          "local-sgd": ["figures/local-sgd-logistic.svg", "figures/local-sgd-least-squares.svg"]}
+          "gtopk-scaling": ["results-scaling.md", "results.md"], "plan-check": ["plan.md"],
+          "cluster.py": ["results-cluster.md"],
+          "local-sgd": ["results-local-sgd.md", "figures/local-sgd-logistic.svg", "figures/local-sgd-least-squares.svg"]}
 TOY = R.Task("toy", "fnn3", "synthetic:train=800,test=100,dim=8", 5, 1, {"whole": 400, "tune": 200},
              (0.1, 0.4, 1e6), ("--momentum", "0"))
 

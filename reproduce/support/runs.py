@@ -15,7 +15,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 
-from support.store import ROOT, append, read, stamp
+from support.store import GRADWIRE, ROOT, append, need, read, stamp
 
 TABLE = os.path.join(ROOT, "results", "training.csv")
 KEY = ["task", "part", "workers", "sync", "lr", "seed"]
@@ -89,12 +89,12 @@ class Runs:
     """The runs there are; makes those that are missing when it is asked for them."""
 
     def __init__(self, args=None, gradwire=None):
-        self.gradwire = gradwire or os.environ.get("GRADWIRE", os.path.join(ROOT, "build", "gradwire"))
+        self.gradwire = gradwire or GRADWIRE
         self.data_dir = args.data_dir if args else None
         self.dry = args is not None and args.page
         self.missing = set()  # data that is not there
-        if not self.dry and not os.access(self.gradwire, os.X_OK):
-            sys.exit(f"no {self.gradwire}: run make first")
+        if not self.dry:
+            need(self.gradwire)
         self.rows = {key_of(r): r for r in read(TABLE)}
 
     def get(self, task, workers, sync, lr, seed, part="whole"):

@@ -1,11 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that are kept: tables in results/*.csv, and when and where a row was made."""
+"""Rows that are kept: tables in results/*.csv, and by what, when and where a row was made."""
 import csv
 import datetime
 import os
 import platform
+import subprocess
+import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+GRADWIRE = os.environ.get("GRADWIRE", os.path.join(ROOT, "build", "gradwire"))
+
+
+def need(gradwire=GRADWIRE):
+    """Ends with one line if the command is not there."""
+    if not os.access(gradwire, os.X_OK):
+        sys.exit(f"no {gradwire}: run make first")
+
+
+def version(gradwire=GRADWIRE):
+    """A number."""
+    return subprocess.run([gradwire, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
 
 
 def read(path):
