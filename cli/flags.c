@@ -143,6 +143,21 @@ static gw_status read_one(const gwc_flag *flags, size_t count, const char *comma
     return store(flag, argv[*at], settings);
 }
 
+/* A word where a flag should be. After a switch it was meant as the switch's value. */
+static gw_status unexpected(const gwc_flag *flags, size_t count, const char *command,
+                            const char *word, const char *before)
+{
+    const gwc_flag *flag =
+        strncmp(before, "--", 2) == 0 ? find(flags, count, before + 2) : NULL;
+
+    if (flag != NULL && flag->kind == GWC_SWITCH && word[0] != '-')
+        return gw_fail(GW_ERR_ARG, "--%s takes no value, but '%s' follows it",
+                       flag->name, word);
+    return gw_fail(GW_ERR_ARG,
+                   "unexpected argument '%s'; 'gradwire %s --help' explains", word,
+                   command);
+}
+
 gw_status gwc_flags_read(const gwc_flag *flags, size_t count, const char *command,
                          int argc, char **argv, void *settings, int *help)
 {
@@ -156,9 +171,8 @@ gw_status gwc_flags_read(const gwc_flag *flags, size_t count, const char *comman
             return GW_OK;
         }
         if (strncmp(argv[at], "--", 2) != 0 || argv[at][2] == '\0')
-            return gw_fail(GW_ERR_ARG,
-                           "unexpected argument '%s'; 'gradwire %s --help' explains",
-                           argv[at], command);
+            return unexpected(flags, count, command, argv[at],
+                              at > 0 ? argv[at - 1] : "");
         GWT_TRY(read_one(flags, count, command, argc, argv, &at, settings));
     }
     return GW_OK;

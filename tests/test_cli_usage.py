@@ -87,6 +87,8 @@ def wrong_usage():
     expect_error(2, ["'--'"], "train", "--")
     expect_error(2, ["--model", "needs a value"], "train", "--model")
     expect_error(2, ["--json takes no value"], "train", "--json=1")
+    expect_error(2, ["--resume takes no value", "'run1'"], "train", "--resume", "run1")
+    expect_error(2, ["unexpected argument '-x'"], "train", "--quiet", "-x")
     expect_error(2, ["no model", "did you mean fnn3"], "train", "--model", "fnn")
     expect_error(2, ["no data set", "fashion-mnist"], "train", "--data", "fashion-mnst")
     expect_error(2, ["line?break"], "train", "--model", "line\nbreak")
