@@ -94,6 +94,31 @@ static void optimizers_follow_their_formulas(void **state)
                 }
 }
 
+/* Without gradients the state of a decaying mean comes to rest at 0 and is never
+ * subnormal on the way. */
+static void state_comes_to_rest(void **state)
+{
+    static const char *const names[] = {"sgd", "adam"};
+    gwt_hyper hyper = {.momentum = 0.9};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+        float x[N], g[N] = {0}, s0[N], s1[N], *slot[2] = {s0, s1};
+        const gwt_optimizer *opt;
+
+        assert_int_equal(gwt_optimizer_find(names[k], &opt), GW_OK);
+        for (size_t i = 0; i < N; i++)
+            x[i] = s0[i] = gradient_at(1, i), s1[i] = 1e-25f;
+        for (uint64_t t = 0; t < 15000; t++) {
+            opt->step(x, g, slot, N, 0.05, 10000 + t, &hyper);
+            for (size_t i = 0; i < N; i++)
+                assert_true(s0[i] == 0.0f || isnormal(s0[i]));
+        }
+        for (size_t i = 0; i < N; i++)
+            assert_true(s0[i] == 0.0f && (opt->slots < 2 || s1[i] == 0.0f));
+    }
+}
+
 static void every_optimizer_is_tested(void **state)
 {
     const gwt_optimizer *opt;
@@ -195,6 +220,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(optimizers_follow_their_formulas),
+        cmocka_unit_test(state_comes_to_rest),
         cmocka_unit_test(every_optimizer_is_tested),
         cmocka_unit_test(schedules_bend_where_they_should),
         cmocka_unit_test(wrong_schedules_are_refused),

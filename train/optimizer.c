@@ -12,6 +12,16 @@
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
+/* State that only decays, as that of inputs which are always 0, would end as subnormal
+ * numbers, with which CPUs compute many times slower. Less than this moves no weight.
+ */
+#define SETTLED 1e-30f
+
+static inline float settle(float state)
+{
+    return fabsf(state) < SETTLED ? 0.0f : state;
+}
+
 GWT_VECTOR static void sgd_plain(float *restrict x, const float *restrict g, size_t n,
                                  float lr, float decay)
 {
@@ -25,7 +35,7 @@ GWT_VECTOR static void sgd_momentum(float *restrict x, const float *restrict g,
                                     float momentum)
 {
     for (size_t i = 0; i < n; i++) {
-        float vi = momentum * v[i] + (g[i] + decay * x[i]);
+        float vi = settle(momentum * v[i] + (g[i] + decay * x[i]));
         v[i] = vi;
         x[i] -= lr * vi;
     }
@@ -76,8 +86,8 @@ GWT_VECTOR static void adam(float *restrict x, const float *restrict g,
 
     for (size_t i = 0; i < n; i++) {
         float gi = g[i] + decay * x[i];
-        float mi = b1 * m[i] + c1 * gi;
-        float si = b2 * s[i] + c2 * (gi * gi);
+        float mi = settle(b1 * m[i] + c1 * gi);
+        float si = settle(b2 * s[i] + c2 * (gi * gi));
         m[i] = mi;
         s[i] = si;
         x[i] -= rate * (mi / (root * sqrtf(si) + adam_epsilon));
