@@ -151,9 +151,9 @@ static gw_status check_settings(const gwt_job *job, const gwt_sections *in)
     char text[GWT_SETTINGS_CAP];
 
     if (section->len > sizeof text)
-        return gw_fail(GW_ERR_DATA, "the settings in %s are too long", in->name);
+        return gw_fail(GW_ERR_DATA, "the settings in %s are too long", in->from.name);
     GWT_TRY(gwt_sections_read(in, section, 0, text, (size_t)section->len));
-    return gwt_settings_compare(job, in->name, text, (size_t)section->len);
+    return gwt_settings_compare(job, in->from.name, text, (size_t)section->len);
 }
 
 static gw_status check_place(gwt_job *job, const char *path,

@@ -28,12 +28,12 @@ static gw_status check_section(const gwt_sections *in, uint32_t kind, uint64_t w
         name[i] = (char)(kind >> 8 * i);
     name[4] = '\0';
     if (s == NULL)
-        return gw_fail(GW_ERR_DATA, "%s lacks section %s of worker %" PRIu64, in->name,
-                       name, worker);
+        return gw_fail(GW_ERR_DATA, "%s lacks section %s of worker %" PRIu64,
+                       in->from.name, name, worker);
     return gw_fail(GW_ERR_DATA,
                    "section %s of worker %" PRIu64 " in %s has %" PRIu64
                    " bytes instead of %" PRIu64,
-                   name, worker, in->name, s->len, len);
+                   name, worker, in->from.name, s->len, len);
 }
 
 /* WORK has as many words as gradwire knew when the file was written. */
@@ -54,8 +54,9 @@ static gw_status check_job(const gwt_sections *in, const gwt_checkpoint_job *job
 
     if (job->workers == 0 || job->workers > in->count || job->epoch_steps == 0 ||
         (job->models != 1 && job->models != job->workers) || job->slots > 64 ||
-        job->floats > in->len || job->stats > in->len || job->carry > in->len)
-        return gw_fail(GW_ERR_DATA, "%s has counters that cannot be", in->name);
+        job->floats > in->from.len || job->stats > in->from.len ||
+        job->carry > in->from.len)
+        return gw_fail(GW_ERR_DATA, "%s has counters that cannot be", in->from.name);
     for (uint64_t r = 0; r < job->workers; r++) {
         GWT_TRY(check_words(in, r));
         GWT_TRY(check_section(in, GWT_KIND_KEPT, r, 4 * (job->stats + job->carry)));
@@ -77,7 +78,8 @@ gw_status gwt_checkpoint_check(const gwt_sections *in, gwt_checkpoint_job *job)
     GWT_TRY(check_section(in, GWT_KIND_JOB, 0, sizeof bytes));
     if (gwt_sections_find(in, GWT_KIND_SETTINGS, 0) == NULL ||
         gwt_sections_find(in, GWT_KIND_TENSORS, 0) == NULL)
-        return gw_fail(GW_ERR_DATA, "%s lacks its settings or its tensors", in->name);
+        return gw_fail(GW_ERR_DATA, "%s lacks its settings or its tensors",
+                       in->from.name);
     GWT_TRY(gwt_sections_read(in, gwt_sections_find(in, GWT_KIND_JOB, 0), 0, bytes,
                               sizeof bytes));
     for (size_t i = 0; i < GWT_JOB_WORDS; i++)
@@ -133,8 +135,8 @@ static gw_status check_tensors(const gwt_sections *in, const gwt_life *w)
     if (same)
         return GW_OK;
     return gw_fail(GW_ERR_ARG,
-                   "%s is of another model: its tensors are not those of %s", in->name,
-                   w->job->config.model);
+                   "%s is of another model: its tensors are not those of %s",
+                   in->from.name, w->job->config.model);
 }
 
 static gw_status check_fits(const gwt_sections *in, const gwt_checkpoint_job *job,
@@ -147,7 +149,8 @@ static gw_status check_fits(const gwt_sections *in, const gwt_checkpoint_job *jo
     (void)gwt_model_carry(w->model, &carry);
     if (job->floats != gwt_model_floats(w->model) || job->stats != stats ||
         job->carry != carry || job->slots != w->job->optimizer->slots)
-        return gw_fail(GW_ERR_ARG, "%s is of another model or optimizer", in->name);
+        return gw_fail(GW_ERR_ARG, "%s is of another model or optimizer",
+                       in->from.name);
     for (uint64_t r = 0; r < job->workers; r++)
         GWT_TRY(check_section(in, GWT_KIND_SYNC, r, gw_sync_state_len(w->sync)));
     return GW_OK;
@@ -369,7 +372,7 @@ static gw_status load_all(loader *l)
 gw_status gwt_checkpoint_load(gwt_life *w, uint64_t *metrics_len)
 {
     loader l = {.w = w,
-                .in.fd = -1,
+                .in.from.fd = -1,
                 .rank = gw_comm_rank(w->comm),
                 .workers = gw_comm_workers(w->comm)};
     gw_status st = load_all(&l);

@@ -6,61 +6,35 @@
 #include "json.h"
 #include "sections.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* The format's own limit. */
 #define HEADER_MAX UINT64_C(100000000)
 
 /* ---- reading ----------------------------------------------------------------- */
 
-static gw_status read_at(const gwt_safetensors *in, uint64_t at, void *to, size_t len)
-{
-    char *end = to;
-
-    if (in->fd < 0) {
-        memcpy(to, in->bytes + at, len);
-        return GW_OK;
-    }
-    while (len > 0) {
-        ssize_t got = pread(in->fd, end, len, (off_t)at);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return gw_fail(GW_ERR_SYSTEM, "cannot read %s: %s", in->name,
-                           got < 0 ? strerror(errno) : "it became shorter");
-        end += got;
-        at += (uint64_t)got;
-        len -= (size_t)got;
-    }
-    return GW_OK;
-}
-
 static gw_status read_header(gwt_safetensors *in)
 {
     uint8_t word[8];
     uint64_t len;
 
-    if (in->len < sizeof word)
+    if (in->from.len < sizeof word)
         return gw_fail(GW_ERR_DATA,
-                       "%s is no safetensors file: it has %" PRIu64 " bytes", in->name,
-                       in->len);
-    GWT_TRY(read_at(in, 0, word, sizeof word));
+                       "%s is no safetensors file: it has %" PRIu64 " bytes",
+                       in->from.name, in->from.len);
+    GWT_TRY(gwt_source_read(&in->from, 0, word, sizeof word));
     len = gwt_get_word(word);
-    if (len > in->len - sizeof word || len > HEADER_MAX)
+    if (len > in->from.len - sizeof word || len > HEADER_MAX)
         return gw_fail(GW_ERR_DATA,
                        "%s is no safetensors file, or cut off: its header would have "
                        "%" PRIu64 " bytes",
-                       in->name, len);
+                       in->from.name, len);
     in->header = gwt_calloc((size_t)len + 1, 1, "the header of a safetensors file");
     if (in->header == NULL)
         return GW_ERR_NOMEM;
-    GWT_TRY(read_at(in, sizeof word, in->header, (size_t)len));
+    GWT_TRY(gwt_source_read(&in->from, sizeof word, in->header, (size_t)len));
     in->data = sizeof word + len;
     return gwt_safetensors_parse(in, in->header, (size_t)len);
 }
@@ -76,33 +50,24 @@ static gw_status begin(gwt_safetensors *in)
 
 gw_status gwt_safetensors_open(gwt_safetensors *out, const char *path)
 {
-    struct stat info;
-
-    *out = (gwt_safetensors){.name = path, .fd = open(path, O_RDONLY | O_CLOEXEC)};
-    if (out->fd < 0 || fstat(out->fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        gw_status st = gw_fail(GW_ERR_SYSTEM, "cannot read %s: %s", path,
-                               out->fd < 0 ? strerror(errno) : "it is no file");
-        gwt_safetensors_close(out);
-        return st;
-    }
-    out->len = (uint64_t)info.st_size;
+    *out = (gwt_safetensors){.from.fd = -1};
+    GWT_TRY(gwt_source_open(&out->from, path));
     return begin(out);
 }
 
 gw_status gwt_safetensors_over(gwt_safetensors *out, const char *name,
                                const void *bytes, size_t len)
 {
-    *out = (gwt_safetensors){.name = name, .fd = -1, .bytes = bytes, .len = len};
+    *out = (gwt_safetensors){.from = gwt_source_over(name, bytes, len)};
     return begin(out);
 }
 
 void gwt_safetensors_close(gwt_safetensors *in)
 {
-    if (in->fd >= 0)
-        close(in->fd);
+    gwt_source_close(&in->from);
     gwt_free(in->header);
     gwt_free(in->list);
-    *in = (gwt_safetensors){.fd = -1};
+    *in = (gwt_safetensors){.from.fd = -1};
 }
 
 const gwt_stored *gwt_safetensors_find(const gwt_safetensors *in, const char *name)
@@ -119,11 +84,11 @@ gw_status gwt_safetensors_read(const gwt_safetensors *in, const gwt_stored *tens
     if (strcmp(tensor->type, "F32") != 0)
         return gw_fail(GW_ERR_DATA,
                        "tensor '%.100s' in %s is of type %s; only F32 can be read",
-                       tensor->name, in->name, tensor->type);
+                       tensor->name, in->from.name, tensor->type);
     if (tensor->end - tensor->begin != 4 * (uint64_t)n)
         return gw_fail(GW_ERR_DATA, "tensor '%.100s' in %s has not %zu values",
-                       tensor->name, in->name, n);
-    return read_at(in, in->data + tensor->begin, to, 4 * n);
+                       tensor->name, in->from.name, n);
+    return gwt_source_read(&in->from, in->data + tensor->begin, to, 4 * n);
 }
 
 /* ---- writing ----------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 #define GWT_SAFETENSORS_H
 
 #include "newfile.h"
+#include "source.h"
 
 enum { GWT_DIMS_MAX = 8, GWT_TYPE_CAP = 8 };
 
@@ -22,10 +23,8 @@ typedef struct gwt_stored {
 } gwt_stored;
 
 typedef struct gwt_safetensors {
-    const char *name;     /* of the file, for messages */
-    int fd;               /* or -1, and then... */
-    const uint8_t *bytes; /* ...the file is here */
-    uint64_t len, data;   /* of the file; where the values begin */
+    gwt_source from;
+    uint64_t data; /* where the values begin */
     char *header;
     gwt_stored *list;
     size_t count;

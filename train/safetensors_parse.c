@@ -18,7 +18,7 @@ typedef struct parser {
 static gw_status wrong(const parser *p, const char *what)
 {
     return gw_fail(GW_ERR_DATA, "%s is no good safetensors file: %s at byte %zu",
-                   p->in->name, what, (size_t)(p->at - p->begin) + 8);
+                   p->in->from.name, what, (size_t)(p->at - p->begin) + 8);
 }
 
 static void skip_blanks(parser *p)
@@ -163,11 +163,11 @@ static gw_status take_counts(parser *p, uint64_t *out, size_t cap, size_t *count
  * 4 each. Other types are not looked at: they are not read. */
 static gw_status check_tensor(const parser *p, const gwt_stored *t)
 {
-    uint64_t room = p->in->len - p->in->data, n = 1;
+    uint64_t room = p->in->from.len - p->in->data, n = 1;
 
     if (t->begin > t->end || t->end > room)
         return gw_fail(GW_ERR_DATA, "tensor '%.100s' lies outside of %s", t->name,
-                       p->in->name);
+                       p->in->from.name);
     if (strcmp(t->type, "F32") != 0)
         return GW_OK;
     for (size_t i = 0; i < t->dims; i++) {
@@ -177,7 +177,7 @@ static gw_status check_tensor(const parser *p, const gwt_stored *t)
     }
     if (n > room / 4 || t->end - t->begin != 4 * n)
         return gw_fail(GW_ERR_DATA, "tensor '%.100s' in %s is not as long as its shape",
-                       t->name, p->in->name);
+                       t->name, p->in->from.name);
     return GW_OK;
 }
 

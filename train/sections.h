@@ -10,6 +10,7 @@
 #define GWT_SECTIONS_H
 
 #include "newfile.h"
+#include "source.h"
 
 /* ---- the check: 64 bits that change when any byte does ---------------------- */
 
@@ -71,10 +72,7 @@ typedef struct gwt_section {
 } gwt_section;
 
 typedef struct gwt_sections {
-    const char *name;     /* for messages */
-    int fd;               /* or -1, and then... */
-    const uint8_t *bytes; /* ...the file is here */
-    uint64_t len;
+    gwt_source from;
     gwt_section *list; /* without the END */
     size_t count;
 } gwt_sections;

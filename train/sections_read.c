@@ -8,39 +8,9 @@
 
 #include "section_parts.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { CHUNK = 1 << 18, FIRST_ROOM = 64 };
-
-/* Reads len bytes at `at`, which are known to be in the file. */
-static gw_status read_at(const gwt_sections *in, uint64_t at, void *to, size_t len)
-{
-    char *end = to;
-
-    if (in->fd < 0) {
-        memcpy(to, in->bytes + at, len);
-        return GW_OK;
-    }
-    while (len > 0) {
-        ssize_t got = pread(in->fd, end, len, (off_t)at);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return gw_fail(GW_ERR_SYSTEM, "cannot read %s: %s", in->name,
-                           strerror(errno));
-        if (got == 0)
-            return gw_fail(GW_ERR_DATA, "%s became shorter while it was read",
-                           in->name);
-        end += got;
-        at += (uint64_t)got;
-        len -= (size_t)got;
-    }
-    return GW_OK;
-}
 
 /* ---- opening ---------------------------------------------------------------- */
 
@@ -54,7 +24,7 @@ typedef struct scan {
 
 static gw_status damaged(const scan *s, const char *why)
 {
-    return gw_fail(GW_ERR_DATA, "%s is damaged: %s at byte %llu", s->in->name, why,
+    return gw_fail(GW_ERR_DATA, "%s is damaged: %s at byte %llu", s->in->from.name, why,
                    (unsigned long long)s->at);
 }
 
@@ -85,7 +55,7 @@ static gw_status check_of(scan *s, uint64_t len, uint64_t *out)
     gwt_check_begin(&check);
     for (uint64_t at = s->at; len > 0;) {
         size_t n = len < CHUNK ? (size_t)len : CHUNK;
-        GWT_TRY(read_at(s->in, at, s->chunk, n));
+        GWT_TRY(gwt_source_read(&s->in->from, at, s->chunk, n));
         gwt_check_add(&check, s->chunk, n);
         at += n;
         len -= n;
@@ -98,18 +68,18 @@ static gw_status check_of(scan *s, uint64_t len, uint64_t *out)
 static gw_status next_section(scan *s, gwt_section *out)
 {
     uint8_t head[GWT_SECTION_HEAD], tail[GWT_SECTION_TAIL];
-    uint64_t left = s->in->len - s->at, check;
+    uint64_t left = s->in->from.len - s->at, check;
 
     if (left < GWT_SECTION_HEAD + GWT_SECTION_TAIL)
         return damaged(s, "it ends");
-    GWT_TRY(read_at(s->in, s->at, head, sizeof head));
+    GWT_TRY(gwt_source_read(&s->in->from, s->at, head, sizeof head));
     uint64_t names = gwt_get_word(head), len = gwt_get_word(head + 8);
     *out = (gwt_section){(uint32_t)names, (uint32_t)(names >> 32),
                          s->at + GWT_SECTION_HEAD, len};
     if (len > left - GWT_SECTION_HEAD - GWT_SECTION_TAIL)
         return damaged(s, "a section is cut off");
     GWT_TRY(check_of(s, GWT_SECTION_HEAD + len, &check));
-    GWT_TRY(read_at(s->in, out->at + len, tail, sizeof tail));
+    GWT_TRY(gwt_source_read(&s->in->from, out->at + len, tail, sizeof tail));
     if (gwt_get_word(tail) != check)
         return damaged(s, "a section does not match its check");
     if (out->kind != GWT_KIND_END)
@@ -122,9 +92,9 @@ static gw_status check_end(scan *s, const gwt_section *end)
 {
     uint8_t word[GWT_END_LEN];
 
-    if (end->len != sizeof word || s->at != s->in->len)
+    if (end->len != sizeof word || s->at != s->in->from.len)
         return damaged(s, "it goes on after its end");
-    GWT_TRY(read_at(s->in, end->at, word, sizeof word));
+    GWT_TRY(gwt_source_read(&s->in->from, end->at, word, sizeof word));
     if (gwt_get_word(word) != s->in->count ||
         gwt_get_word(word + 8) != gwt_check_end(&s->all))
         return damaged(s, "a section is missing");
@@ -136,11 +106,11 @@ static gw_status scan_all(scan *s)
     gwt_section section = {0};
     char magic[8];
 
-    if (s->in->len < sizeof magic)
-        return gw_fail(GW_ERR_DATA, "%s is not a checkpoint", s->in->name);
-    GWT_TRY(read_at(s->in, 0, magic, sizeof magic));
+    if (s->in->from.len < sizeof magic)
+        return gw_fail(GW_ERR_DATA, "%s is not a checkpoint", s->in->from.name);
+    GWT_TRY(gwt_source_read(&s->in->from, 0, magic, sizeof magic));
     if (memcmp(magic, GWT_SECTIONS_MAGIC, sizeof magic) != 0)
-        return gw_fail(GW_ERR_DATA, "%s is not a checkpoint", s->in->name);
+        return gw_fail(GW_ERR_DATA, "%s is not a checkpoint", s->in->from.name);
     s->at = sizeof magic;
     gwt_check_begin(&s->all);
     for (;;) {
@@ -153,7 +123,7 @@ static gw_status scan_all(scan *s)
 
 static gw_status check_all(gwt_sections *in)
 {
-    size_t room = in->len < CHUNK ? (size_t)in->len : CHUNK;
+    size_t room = in->from.len < CHUNK ? (size_t)in->from.len : CHUNK;
     scan s = {.in = in, .chunk = gwt_calloc(room, 1, "reading a file")};
     gw_status st = s.chunk != NULL ? scan_all(&s) : GW_ERR_NOMEM;
 
@@ -165,32 +135,23 @@ static gw_status check_all(gwt_sections *in)
 
 gw_status gwt_sections_open(gwt_sections *out, const char *path)
 {
-    struct stat info;
-
-    *out = (gwt_sections){.name = path, .fd = open(path, O_RDONLY | O_CLOEXEC)};
-    if (out->fd < 0 || fstat(out->fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        gw_status st = gw_fail(GW_ERR_SYSTEM, "cannot read %s: %s", path,
-                               out->fd < 0 ? strerror(errno) : "it is no file");
-        gwt_sections_close(out);
-        return st;
-    }
-    out->len = (uint64_t)info.st_size;
+    *out = (gwt_sections){.from.fd = -1};
+    GWT_TRY(gwt_source_open(&out->from, path));
     return check_all(out);
 }
 
 gw_status gwt_sections_over(gwt_sections *out, const char *name, const void *bytes,
                             size_t len)
 {
-    *out = (gwt_sections){.name = name, .fd = -1, .bytes = bytes, .len = len};
+    *out = (gwt_sections){.from = gwt_source_over(name, bytes, len)};
     return check_all(out);
 }
 
 void gwt_sections_close(gwt_sections *in)
 {
-    if (in->fd >= 0)
-        close(in->fd);
+    gwt_source_close(&in->from);
     gwt_free(in->list);
-    *in = (gwt_sections){.fd = -1};
+    *in = (gwt_sections){.from.fd = -1};
 }
 
 /* ---- what is in it ------------------------------------------------------------ */
@@ -209,6 +170,6 @@ gw_status gwt_sections_read(const gwt_sections *in, const gwt_section *section,
 {
     if (from > section->len || len > section->len - from)
         return gw_fail(GW_ERR_DATA, "a section of %s is shorter than it should be",
-                       in->name);
-    return read_at(in, section->at + from, to, len);
+                       in->from.name);
+    return gwt_source_read(&in->from, section->at + from, to, len);
 }

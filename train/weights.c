@@ -73,11 +73,11 @@ static gw_status read_one(const gwt_safetensors *in, const gw_tensor *t, float *
 
     if (s == NULL)
         return gw_fail(GW_ERR_DATA, "%s has no tensor '%s', which the model has",
-                       in->name, t->name);
+                       in->from.name, t->name);
     if (strcmp(s->type, "F32") == 0 && !fits(s, t->rows, t->cols))
         return gw_fail(GW_ERR_DATA,
                        "tensor '%s' in %s is %s, but the model's is %zu x %zu", t->name,
-                       in->name, shape_text(s, shape), t->rows, t->cols);
+                       in->from.name, shape_text(s, shape), t->rows, t->cols);
     return gwt_safetensors_read(in, s, to, t->rows * t->cols);
 }
 
@@ -93,7 +93,7 @@ static gw_status check_known(const gwt_safetensors *in, const gw_tensor *tensors
         if (k == count && (stats == 0 || strcmp(name, GWT_STATS_NAME) != 0))
             return gw_fail(GW_ERR_DATA,
                            "%s has a tensor '%.100s', which the model has not",
-                           in->name, name);
+                           in->from.name, name);
     }
     return GW_OK;
 }
@@ -173,9 +173,10 @@ static gw_status take_tensors(gwt_weights *w, const gwt_sections *in,
         return GW_ERR_NOMEM;
     char *at = w->names;
     while (w->count < lines && *at != '\0')
-        GWT_TRY(take_line(w, in->name, &at, &offset, job->floats));
+        GWT_TRY(take_line(w, in->from.name, &at, &offset, job->floats));
     if (offset != job->floats || at != w->names + text->len)
-        return gw_fail(GW_ERR_DATA, "the tensors in %s are not its model", in->name);
+        return gw_fail(GW_ERR_DATA, "the tensors in %s are not its model",
+                       in->from.name);
     return GW_OK;
 }
 
