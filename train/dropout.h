@@ -21,6 +21,11 @@ void gwt_dropout_mask(const gwt_layer *layer, const gwt_pass *pass, size_t n,
 void gwt_dropout_branch(const gwt_layer *layer, const gwt_pass *pass, const float *in,
                         const float *bias, float *mask, float *out);
 
+/* Its derivative: dout as the branch sees it, which is dout itself or is put into mask
+ * over what was there. */
+const float *gwt_dropout_branch_back(const gwt_layer *layer, const gwt_pass *pass,
+                                     const float *dout, float *mask);
+
 /* out = a * b, value by value; out may be a or b. */
 void gwt_multiply(float *out, const float *a, const float *b, size_t n);
 

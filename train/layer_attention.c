@@ -133,13 +133,9 @@ static gw_status backward_attention(const gwt_layer *layer, const gwt_pass *pass
     parts p = parts_of(layer);
     weights w = weights_at(layer->param, p.n), d = weights_at(layer->grad, p.n);
     size_t rows = pass->batch * p.T, n = p.n;
-    const float *dbranch = dout;
+    const float *dbranch = gwt_dropout_branch_back(layer, pass, dout, p.mask);
 
     (void)out;
-    if (gwt_dropout_on(pass)) {
-        gwt_multiply(p.mask, p.mask, dout, rows * n);
-        dbranch = p.mask;
-    }
     gwt_sum_columns(d.out_bias, dbranch, n, rows);
     GWT_TRY(gwt_matmul(n, n, rows, (gwt_operand){dbranch, n, 1},
                        (gwt_operand){p.mixed, n, 0}, d.out_weight, n));

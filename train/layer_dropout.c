@@ -71,6 +71,15 @@ void gwt_dropout_branch(const gwt_layer *layer, const gwt_pass *pass, const floa
     join_masked(out, in, bias, mask, n, rows);
 }
 
+const float *gwt_dropout_branch_back(const gwt_layer *layer, const gwt_pass *pass,
+                                     const float *dout, float *mask)
+{
+    if (!gwt_dropout_on(pass))
+        return dout;
+    gwt_multiply(mask, mask, dout, pass->batch * layer->in.channels * layer->in.width);
+    return mask;
+}
+
 static gw_status plan_dropout(gwt_layer *layer)
 {
     layer->out = layer->in;

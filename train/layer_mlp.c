@@ -97,13 +97,9 @@ static gw_status backward_mlp(const gwt_layer *layer, const gwt_pass *pass,
     weights w = weights_at(layer->param, p.n, p.m);
     weights d = weights_at(layer->grad, p.n, p.m);
     size_t rows = pass->batch * layer->in.channels, n = p.n, m = p.m;
-    const float *dbranch = dout;
+    const float *dbranch = gwt_dropout_branch_back(layer, pass, dout, p.mask);
 
     (void)out;
-    if (gwt_dropout_on(pass)) {
-        gwt_multiply(p.mask, p.mask, dout, rows * n);
-        dbranch = p.mask;
-    }
     gwt_sum_columns(d.down_bias, dbranch, n, rows);
     GWT_TRY(gwt_matmul(n, m, rows, (gwt_operand){dbranch, n, 1},
                        (gwt_operand){p.up, m, 0}, d.down_weight, m));
