@@ -6,6 +6,7 @@
 #define SUPPORT_CHECKPOINT_H
 
 #include "checkpoint.h"
+#include "support_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,24 +18,6 @@
 
 #include <cmocka.h>
 
-static char directory[64];
-
-static inline int make_directory(void **state)
-{
-    (void)state;
-    snprintf(directory, sizeof directory, "gradwire-checkpoint-XXXXXX");
-    return mkdtemp(directory) == NULL;
-}
-
-static inline int remove_directory(void **state)
-{
-    char command[128];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -r '%s'", directory);
-    return system(command);
-}
-
 /* 700 / (4 x 8) = 21 steps per epoch. */
 static inline gwt_config small(void)
 {
@@ -45,7 +28,7 @@ static inline gwt_config small(void)
         .optimizer = "sgd",
         .schedule = "constant",
         .warmup = "0",
-        .out = directory,
+        .out = test_folder,
         .checkpoint_every = "10",
         .keep = 2,
         .workers = 4,
@@ -96,7 +79,7 @@ static inline const char *name_of(int number)
 {
     static char path[128];
 
-    snprintf(path, sizeof path, "%s/checkpoint-%06d.gwc", directory, number);
+    snprintf(path, sizeof path, "%s/checkpoint-%06d.gwc", test_folder, number);
     return path;
 }
 
@@ -142,7 +125,6 @@ static inline void stop_at(gwt_config *c, uint64_t step)
     c->resume = 1;
 }
 
-#define RUN(test) \
-    cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
+#define RUN(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
 
 #endif

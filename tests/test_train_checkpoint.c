@@ -200,7 +200,7 @@ static void one_run_at_a_time(void **state)
 
     (void)state;
     assert_int_equal(gwt_job_new(&job, &c), GW_OK);
-    refuse(&c, GW_ERR_SYSTEM, "another run", directory);
+    refuse(&c, GW_ERR_SYSTEM, "another run", test_folder);
     gwt_job_free(job);
     run(&c);
 }

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "augment.h"
 #include "data.h"
+#include "support_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,25 +17,7 @@
 
 #include <cmocka.h>
 
-enum { RECORD = 3073, PER_FILE = 4, SIDE = 32, PLANE = SIDE * SIDE, PATH_CAP = 128 };
-
-static char directory[PATH_CAP];
-
-static int make_directory(void **state)
-{
-    (void)state;
-    snprintf(directory, sizeof directory, "gradwire-cifar-XXXXXX");
-    return mkdtemp(directory) == NULL;
-}
-
-static int remove_directory(void **state)
-{
-    char command[2 * PATH_CAP];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -r '%s'", directory);
-    return system(command);
-}
+enum { RECORD = 3073, PER_FILE = 4, SIDE = 32, PLANE = SIDE * SIDE };
 
 /* Byte k of record i of file f. */
 static uint8_t byte_of(size_t f, size_t i, size_t k)
@@ -42,35 +25,30 @@ static uint8_t byte_of(size_t f, size_t i, size_t k)
     return (uint8_t)(k == 0 ? (f * PER_FILE + i) % 10 : f * 31 + i * 7 + k * 3);
 }
 
-static void write_file(size_t f, size_t len)
+static void write_batch(size_t f, size_t len)
 {
     static uint8_t all[PER_FILE * RECORD + 1];
-    char path[2 * PATH_CAP];
+    char name[32] = "test_batch.bin";
 
     for (size_t i = 0; i < PER_FILE; i++)
         for (size_t k = 0; k < RECORD; k++)
             all[i * RECORD + k] = byte_of(f, i, k);
     if (f < 5)
-        snprintf(path, sizeof path, "%s/data_batch_%zu.bin", directory, f + 1);
-    else
-        snprintf(path, sizeof path, "%s/test_batch.bin", directory);
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(all, 1, len, file), len);
-    assert_int_equal(fclose(file), 0);
+        snprintf(name, sizeof name, "data_batch_%zu.bin", f + 1);
+    write_file(name, all, len);
 }
 
 static void write_all(void)
 {
     for (size_t f = 0; f < 6; f++)
-        write_file(f, PER_FILE * RECORD);
+        write_batch(f, PER_FILE * RECORD);
 }
 
 static gw_status load(gwt_data *data)
 {
-    char name[2 * PATH_CAP];
+    char name[128];
 
-    snprintf(name, sizeof name, "cifar10:%s", directory);
+    snprintf(name, sizeof name, "cifar10:%s", test_folder);
     return gwt_data_load(data, name, NULL);
 }
 
@@ -122,25 +100,22 @@ static void expect_bad(const char *const *words)
 
 static void refuses_wrong_files(void **state)
 {
-    char path[2 * PATH_CAP];
-
     (void)state;
     write_all();
-    write_file(2, 2 * RECORD - 1);
+    write_batch(2, 2 * RECORD - 1);
     EXPECT_BAD("data_batch_3.bin", "6145 bytes", "3073", "6146");
-    write_file(2, PER_FILE * RECORD + 1);
+    write_batch(2, PER_FILE * RECORD + 1);
     EXPECT_BAD("data_batch_3.bin", "12293 bytes", "12292");
-    write_file(2, 0);
+    write_batch(2, 0);
     EXPECT_BAD("data_batch_3.bin", "empty");
-    write_file(2, PER_FILE * RECORD);
-    snprintf(path, sizeof path, "%s/test_batch.bin", directory);
-    FILE *file = fopen(path, "r+b");
+    write_batch(2, PER_FILE * RECORD);
+    FILE *file = fopen(in_folder("test_batch.bin"), "r+b");
     assert_non_null(file);
     assert_int_equal(fseek(file, 3 * RECORD, SEEK_SET), 0);
     putc(10, file);
     assert_int_equal(fclose(file), 0);
     EXPECT_BAD("test_batch.bin", "record 3", "label 10", "0..9");
-    assert_int_equal(remove(path), 0);
+    assert_int_equal(remove(in_folder("test_batch.bin")), 0);
     EXPECT_BAD("test_batch.bin", "cannot read");
 }
 
@@ -265,5 +240,5 @@ int main(void)
         cmocka_unit_test(small_pictures_are_refused),
     };
 
-    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -7,6 +7,7 @@
 #include "idx.h"
 #include "md5.h"
 #include "shuffle.h"
+#include "support_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,33 +22,7 @@
 
 #include <cmocka.h>
 
-enum { PATH_CAP = 128, FILE_CAP = 4096 };
-
-static char directory[PATH_CAP];
-
-static int make_directory(void **state)
-{
-    (void)state;
-    snprintf(directory, sizeof directory, "gradwire-data-XXXXXX");
-    return mkdtemp(directory) == NULL;
-}
-
-static int remove_directory(void **state)
-{
-    char command[2 * PATH_CAP];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -r '%s'", directory);
-    return system(command);
-}
-
-static const char *path_of(const char *name)
-{
-    static char path[4 * PATH_CAP];
-
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    return path;
-}
+enum { FILE_CAP = 4096 };
 
 /* ---- writing files ---------------------------------------------------------- */
 
@@ -80,16 +55,12 @@ static bytes idx_bytes(size_t dims, const size_t *dim, unsigned limit)
 
 static void write_plain(const char *name, const bytes *b, size_t len)
 {
-    FILE *f = fopen(path_of(name), "wb");
-
-    assert_non_null(f);
-    assert_int_equal(fwrite(b->at, 1, len, f), len);
-    assert_int_equal(fclose(f), 0);
+    write_file(name, b->at, len);
 }
 
 static void write_gz(const char *name, const bytes *b)
 {
-    gzFile f = gzopen(path_of(name), "wb");
+    gzFile f = gzopen(in_folder(name), "wb");
 
     assert_non_null(f);
     assert_int_equal(gzwrite(f, b->at, (unsigned)b->len), b->len);
@@ -99,7 +70,7 @@ static void write_gz(const char *name, const bytes *b)
 static bytes read_back(const char *name)
 {
     bytes b;
-    FILE *f = fopen(path_of(name), "rb");
+    FILE *f = fopen(in_folder(name), "rb");
 
     assert_non_null(f);
     b.len = fread(b.at, 1, sizeof b.at, f);
@@ -114,14 +85,14 @@ static const size_t images_dim[3] = {12, 3, 4};
 /* Reads the file named so; on success the caller releases the bytes. */
 static gw_status read_idx(gwt_idx *idx, gwt_bytes *bytes, const char *name, size_t dims)
 {
-    gw_status st = gwt_bytes_load(bytes, path_of(name));
+    gw_status st = gwt_bytes_load(bytes, in_folder(name));
 
     memset(idx, 0, sizeof *idx);
     if (st != GW_OK) {
         assert_null(bytes->owned);
         return st;
     }
-    st = gwt_idx_parse(idx, bytes->at, bytes->len, dims, path_of(name));
+    st = gwt_idx_parse(idx, bytes->at, bytes->len, dims, in_folder(name));
     if (st != GW_OK)
         gwt_bytes_free(bytes);
     return st;
@@ -168,7 +139,7 @@ static void refuses_wrong_files(void **state)
 
     (void)state;
     expect_failure("not-there", 3, GW_ERR_SYSTEM);
-    assert_int_equal(mkdir(path_of("a-directory"), 0777), 0);
+    assert_int_equal(mkdir(in_folder("a-directory"), 0777), 0);
     expect_failure("a-directory", 3, GW_ERR_SYSTEM);
     write_plain("dims", &b, b.len);
     expect_failure("dims", 1, GW_ERR_DATA);
@@ -294,9 +265,9 @@ static void write_set(const size_t images[3], size_t labels, unsigned limit,
 
 static gw_status load(gwt_data *data)
 {
-    char name[2 * PATH_CAP];
+    char name[128];
 
-    snprintf(name, sizeof name, "idx:%s", directory);
+    snprintf(name, sizeof name, "idx:%s", test_folder);
     return gwt_data_load(data, name, NULL);
 }
 
@@ -308,8 +279,8 @@ static void expect_bad_set(const char *words)
     assert_int_equal(data.train.blocks, 0);
     assert_null(data.owned[0].owned);
     if (strstr(gw_error_message(), words) == NULL ||
-        strstr(gw_error_message(), directory) == NULL)
-        fail_msg("'%s' lacks '%s' or '%s'", gw_error_message(), words, directory);
+        strstr(gw_error_message(), test_folder) == NULL)
+        fail_msg("'%s' lacks '%s' or '%s'", gw_error_message(), words, test_folder);
 }
 
 static const uint8_t *sample(const gwt_split *split, size_t i)
@@ -351,7 +322,7 @@ static void loads_a_directory(void **state)
     expect_bad_set("13 labels");
     write_set(train, 40, 200, "train");
     write_set(test, 12, 10, "t10k");
-    assert_int_equal(gwt_data_load(&data, "mnist", directory), GW_ERR_DATA);
+    assert_int_equal(gwt_data_load(&data, "mnist", test_folder), GW_ERR_DATA);
     assert_non_null(strstr(gw_error_message(), "10 classes"));
 }
 
@@ -477,5 +448,5 @@ int main(void)
         cmocka_unit_test(shards_are_parts_of_one_batch),
     };
 
-    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

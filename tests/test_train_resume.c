@@ -12,10 +12,8 @@
 
 static void write_text(const char *name, int lines)
 {
-    char path[128];
+    FILE *file = fopen(in_folder(name), "w");
 
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    FILE *file = fopen(path, "w");
     assert_non_null(file);
     for (int i = 0; i < lines; i++)
         fprintf(file, "the %s of %s is a %s\n", i % 3 ? "end" : "rest",
@@ -35,7 +33,7 @@ static void every_kind_of_model_goes_on(void **state)
     write_text("train.txt", 60);
     write_text("valid.txt", 30);
     write_text("test.txt", 30);
-    snprintf(data, sizeof data, "text:%s", directory);
+    snprintf(data, sizeof data, "text:%s", test_folder);
     for (size_t i = 0; i < 3; i++) {
         gwt_config c = small();
         c.model = model[i];
@@ -89,7 +87,7 @@ static void cut_words(const char *path, size_t words)
     gwt_sections in;
     char partial[128];
 
-    snprintf(partial, sizeof partial, "%s/checkpoint.partial", directory);
+    snprintf(partial, sizeof partial, "%s/checkpoint.partial", test_folder);
     assert_int_equal(gwt_sections_open(&in, path), GW_OK);
     assert_int_equal(gwt_sections_create(&out, path, partial), GW_OK);
     for (size_t i = 0; i < in.count; i++) {
@@ -163,7 +161,7 @@ static void full_disk_loses_nothing(void **state)
     assert_non_null(strstr(gw_error_message(), "cannot write"));
     assert_non_null(strstr(gw_error_message(), name_of(3)));
     assert_true(is_there(1) && is_there(2));
-    snprintf(partial, sizeof partial, "%s/checkpoint.partial", directory);
+    snprintf(partial, sizeof partial, "%s/checkpoint.partial", test_folder);
     assert_int_not_equal(access(partial, F_OK), 0);
     assert_true(run(&c).model_hash == whole.model_hash);
 }

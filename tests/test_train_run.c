@@ -7,6 +7,7 @@
 #include "compute.h"
 #include "job.h"
 #include "shuffle.h"
+#include "support_folder.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -21,24 +22,6 @@
 
 #include <cmocka.h>
 
-static char directory[64];
-
-static int make_directory(void **state)
-{
-    (void)state;
-    snprintf(directory, sizeof directory, "gradwire-run-XXXXXX");
-    return mkdtemp(directory) == NULL;
-}
-
-static int remove_directory(void **state)
-{
-    char command[128];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -r '%s'", directory);
-    return system(command);
-}
-
 /* A run of a second at most; tests change what they are about. */
 static gwt_config small(void)
 {
@@ -49,7 +32,7 @@ static gwt_config small(void)
         .optimizer = "sgd",
         .schedule = "constant",
         .warmup = "0",
-        .out = directory,
+        .out = test_folder,
         .force = 1,
         .workers = 2,
         .threads = 1,
@@ -430,12 +413,10 @@ static void overflow_skips_steps(void **state)
 
 static size_t lines_of(const char *name, const char *must_hold)
 {
-    char path[128], line[2048];
+    char line[2048];
     size_t n = 0;
-    FILE *f;
+    FILE *f = fopen(in_folder(name), "r");
 
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    f = fopen(path, "r");
     assert_non_null(f);
     for (; fgets(line, sizeof line, f) != NULL; n++)
         if (must_hold != NULL)
@@ -517,5 +498,5 @@ int main(void)
         cmocka_unit_test(no_memory_is_an_error),
     };
 
-    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

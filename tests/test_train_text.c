@@ -7,6 +7,7 @@
 #include "job.h"
 #include "shuffle.h"
 #include "words.h"
+#include "support_folder.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -20,49 +21,25 @@
 
 #include <cmocka.h>
 
-static char directory[64], out[80];
+static char out[80];
 
-static int make_directory(void **state)
+static int make_folder_and_out(void **state)
 {
-    (void)state;
-    snprintf(directory, sizeof directory, "gradwire-text-XXXXXX");
-    if (mkdtemp(directory) == NULL)
+    if (make_folder(state) != 0)
         return -1;
-    snprintf(out, sizeof out, "%s/run", directory);
+    snprintf(out, sizeof out, "%s/run", test_folder);
     return 0;
-}
-
-static int remove_directory(void **state)
-{
-    char command[128];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -r '%s'", directory);
-    return system(command);
-}
-
-static void write_bytes(const char *name, const char *text, size_t len)
-{
-    char path[160];
-
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(text, 1, len, file), len);
-    assert_int_equal(fclose(file), 0);
 }
 
 static void write_text(const char *name, const char *text)
 {
-    write_bytes(name, text, strlen(text));
+    write_file(name, text, strlen(text));
 }
 
 static void write_gzip(const char *name, const char *text)
 {
-    char path[160];
+    gzFile file = gzopen(in_folder(name), "wb");
 
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    gzFile file = gzopen(path, "wb");
     assert_non_null(file);
     assert_int_equal(gzwrite(file, text, (unsigned)strlen(text)), strlen(text));
     assert_int_equal(gzclose(file), Z_OK);
@@ -72,7 +49,7 @@ static gw_status load(gwt_data *data, const char *options)
 {
     char name[128];
 
-    snprintf(name, sizeof name, "text:%s%s", directory, options);
+    snprintf(name, sizeof name, "text:%s%s", test_folder, options);
     return gwt_data_load(data, name, NULL);
 }
 
@@ -123,7 +100,7 @@ static void bytes_are_their_own_numbers(void **state)
 
     (void)state;
     write_text("train.txt", "ab\n");
-    write_bytes("test.txt", "x\n\377\0", 4);
+    write_file("test.txt", "x\n\377\0", 4);
     assert_int_equal(load(&data, ",by=byte"), GW_OK);
     assert_int_equal(data.classes, 256);
     assert_int_equal(data.train.tokens, 3);
@@ -158,7 +135,7 @@ static void names_and_gzip_do_not_matter(void **state)
 static void bad_texts_are_told(void **state)
 {
     (void)state;
-    load_fails("", GW_ERR_SYSTEM, directory, "train.txt");
+    load_fails("", GW_ERR_SYSTEM, test_folder, "train.txt");
     write_text("train.txt", "");
     load_fails("", GW_ERR_DATA, "train.txt", "empty");
     write_text("train.txt", "a b\nc\n");
@@ -171,9 +148,9 @@ static void bad_texts_are_told(void **state)
     write_text("a.valid.txt", "a\n");
     write_text("b.valid.txt", "a\n");
     load_fails("", GW_ERR_DATA, "a.valid.txt", "b.valid.txt");
-    write_bytes("x.test.txt.gz", "\037\213\010\0\0\0", 6);
-    assert_int_equal(unlink(strcat(strcpy(out, directory), "/a.valid.txt")), 0);
-    assert_int_equal(unlink(strcat(strcpy(out, directory), "/test.txt")), 0);
+    write_file("x.test.txt.gz", "\037\213\010\0\0\0", 6);
+    assert_int_equal(unlink(in_folder("a.valid.txt")), 0);
+    assert_int_equal(unlink(in_folder("test.txt")), 0);
     load_fails("", GW_ERR_DATA, "x.test.txt.gz", "cut short");
 }
 
@@ -291,7 +268,7 @@ static void write_letters(const char *name, uint64_t seed, size_t n)
         letter = r % 10 == 0 ? (unsigned)(r >> 32) % 7 : (3 * letter + 1) % 7;
         text[i] = (char)('a' + letter);
     }
-    write_bytes(name, text, n);
+    write_file(name, text, n);
     free(text);
 }
 
@@ -299,8 +276,8 @@ static char data_name[96];
 
 static gwt_config small(const char *model)
 {
-    snprintf(out, sizeof out, "%s/run", directory);
-    snprintf(data_name, sizeof data_name, "text:%s,by=byte", directory);
+    snprintf(out, sizeof out, "%s/run", test_folder);
+    snprintf(data_name, sizeof data_name, "text:%s,by=byte", test_folder);
     return (gwt_config){
         .model = model,
         .data = data_name,
@@ -558,7 +535,7 @@ static void models_and_data_must_fit(void **state)
 int main(void)
 {
 #define IN_DIRECTORY(f) \
-    cmocka_unit_test_setup_teardown(f, make_directory, remove_directory)
+    cmocka_unit_test_setup_teardown(f, make_folder_and_out, remove_folder)
     const struct CMUnitTest tests[] = {
         IN_DIRECTORY(words_are_numbered_as_they_come),
         IN_DIRECTORY(bytes_are_their_own_numbers),

@@ -2,9 +2,9 @@
  *
  * test_train_trace.c - a timeline keeps its nanoseconds however late in a run its
  * stretches lie: neighbours neither overlap nor leave a gap. */
-#define _GNU_SOURCE
 #include "common.h"
 #include "trace_file.h"
+#include "support_folder.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -14,25 +14,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 enum { STRETCHES = 1000 };
 
-typedef struct scene {
-    char path[64];
-    double after; /* seconds from the timeline's beginning to the first stretch */
-} scene;
-
-/* Stretches of about 1.7 microseconds, each from where the one before it ended. */
+/* Stretches of about 1.7 microseconds, each from where the one before it ended, the
+ * first *arg seconds after the timeline's beginning. */
 static gw_status body(gw_comm *comm, void *arg)
 {
-    const scene *s = arg;
-    gwt_config config = {.trace = s->path, .trace_steps = 2};
+    const double *after = arg;
+    gwt_config config = {.trace = in_folder("trace.json"), .trace_steps = 2};
     gwt_trace *trace;
     gw_status st = gwt_trace_open(&trace, &config, comm);
-    double begin = gwt_now() + s->after;
+    double begin = gwt_now() + *after;
 
     for (int i = 0; st == GW_OK && i < STRETCHES; i++) {
         double end = begin + 1.7013e-6;
@@ -45,9 +40,9 @@ static gw_status body(gw_comm *comm, void *arg)
     return st;
 }
 
-static char *text_of(const char *path)
+static char *text_of(const char *name)
 {
-    FILE *f = fopen(path, "r");
+    FILE *f = fopen(in_folder(name), "r");
     char *text = calloc(1, 1 << 20);
 
     assert_non_null(f);
@@ -85,22 +80,16 @@ static void check_stretches(char *text)
 
 static void neighbours_touch(void **state)
 {
-    static const double after[] = {0, 11, 3600, 86400};
+    static double after[] = {0, 11, 3600, 86400};
     gw_local_options one = {
         .struct_size = sizeof one, .workers = 1, .spawn = GW_SPAWN_THREADS};
 
     (void)state;
     for (size_t i = 0; i < sizeof after / sizeof after[0]; i++) {
-        scene s = {.path = "/tmp/gradwire-trace-XXXXXX", .after = after[i]};
-        int fd = mkstemp(s.path);
-
-        assert_true(fd >= 0);
-        close(fd);
-        assert_int_equal(gw_local_run(&one, body, &s), GW_OK);
-        char *text = text_of(s.path);
+        assert_int_equal(gw_local_run(&one, body, &after[i]), GW_OK);
+        char *text = text_of("trace.json");
         check_stretches(text);
         free(text);
-        unlink(s.path);
     }
 }
 
@@ -110,5 +99,5 @@ int main(void)
         cmocka_unit_test(neighbours_touch),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
