@@ -17,7 +17,7 @@ run: setup-run ## install what is missing, build, and compare methods (minutes)
 	@$(MAKE) --no-print-directory all
 	@scripts/run
 
-test: setup-test ## install what is missing and run every check (under ten minutes)
+test: setup-test ## install what is missing and run every check (about a quarter of an hour)
 	@scripts/test
 
 test-mpich: setup-mpich ## run the checks that need MPI with MPICH in place of Open MPI
