@@ -63,7 +63,8 @@ class Handle:
     def stats(self) -> Dict[str, float]:
         """Sums over all steps so far, for this worker: steps, skipped, bytes_sent,
         bytes_received, messages_sent, messages_received, encode_seconds,
-        wait_seconds, decode_seconds."""
+        wait_seconds, decode_seconds; and of gtopk with putback=paper lost_mass and
+        applied_mass, which are 0 for all others."""
         return self._open().stats()
 
     def residual_norm(self) -> float:
