@@ -48,7 +48,7 @@ TASKS = {t.name: t for t in [
     Task("fnn3", "fnn3", "mnist", 32, 1, {"whole": 300000, "tune": 300000, "constant": 300000},
          (0.1, 0.2, 0.4, 0.8), ("--momentum", "0"), {"constant": "constant"}),
     Task("resnet20", "resnet20", "cifar10", 16, 1,
-         {"whole": 50000, "tune": 12800, "constant": 25600}, (0.1, 0.2, 0.4), ("--momentum", "0"),
+         {"whole": 50000, "tune": 12800, "constant": 25600, "long": 250000}, (0.1, 0.2, 0.4), ("--momentum", "0"),
          {"constant": "constant"}),
     Task("lstm", "lstm:200", "ptb", 5, 35,
          {"whole": 464800, "tune": 140000, "constant": 464800}, (10, 20, 40),

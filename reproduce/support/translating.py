@@ -2,8 +2,8 @@
 """Translations that are trained once and kept in results/translation.csv.
 
 A run is a sync, with or without layer normalization, a learning rate, a seed and a part:
-`tune` runs choose the rate on the validation sentences, `whole` and `long` runs are scored
-on the test sentences. All runs of a part have the same number of gradients.
+`tune` runs choose the rate on the validation sentences, all others are scored on the test
+sentences. All runs of a part have the same number of gradients.
 """
 import json
 import os
@@ -25,8 +25,9 @@ WORKERS, BATCH = 2, 32
 # Small enough for two cores, and for one epoch to be enough to translate.
 NETWORK = ["--embedding", "128", "--hidden", "128", "--vocabulary", "3000"]
 EPOCH = 453  # steps
-STEPS = {"tune": 120, "whole": EPOCH, "long": 2 * EPOCH}
-TESTED = {"tune": "val", "whole": "test_2016_flickr", "long": "test_2016_flickr"}
+EPOCHS = {"whole": 1, "long": 2, "longest": 6}
+STEPS = {"tune": 120, **{part: n * EPOCH for part, n in EPOCHS.items()}}
+TESTED = {"tune": "val", **dict.fromkeys(EPOCHS, "test_2016_flickr")}
 RATES = (0.002, 0.004, 0.008)  # and on by doubling, while the largest is the best
 MOST_RATE = 0.064
 TUNING_SEED = 101
