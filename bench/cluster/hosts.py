@@ -116,12 +116,12 @@ def descendants():
     return found
 
 
-def end_processes(names):
-    """Ends whatever still runs on the hosts, or below this process on its way to them; what does not end."""
+def end_processes(find):
+    """Ends the processes that find() finds, until it finds none; what does not end."""
     limit = time.monotonic() + 10
     while time.monotonic() < limit:
         reap()
-        pids = descendants() + [p for n in names for p in pids_on(n)]
+        pids = find()
         if not pids:
             break
         for pid in pids:
@@ -133,10 +133,11 @@ def end_processes(names):
     return pids
 
 
-def remove(prefix):
-    """Removes a cluster: processes, namespaces (and with them the interfaces), files."""
+def remove(prefix, of_mine=lambda: []):
+    """Removes a cluster: processes on its hosts and those that of_mine() finds on their way to them,
+    namespaces (and with them the interfaces), files."""
     names = names_of(prefix)
-    living = end_processes(names)
+    living = end_processes(lambda: of_mine() + [p for n in names for p in pids_on(n)])
     for name in names:
         run("ip", "netns", "delete", name)
     folder = os.path.join(RUN, prefix[2:])
@@ -261,7 +262,7 @@ class Cluster:
         return tbf["bytes"], tbf["drops"]
 
     def down(self):
-        remove(self.prefix)
+        remove(self.prefix, descendants)
         if self.lock is not None:
             os.close(self.lock)
             self.lock = None
