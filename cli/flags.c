@@ -118,6 +118,12 @@ static const gwc_flag *find(const gwc_flag *flags, size_t count, const char *nam
     return NULL;
 }
 
+/* The flag that an argument "--name" names; NULL if it is something else. */
+static const gwc_flag *named_by(const gwc_flag *flags, size_t count, const char *arg)
+{
+    return strncmp(arg, "--", 2) == 0 ? find(flags, count, arg + 2) : NULL;
+}
+
 /* Reads the flag at argv[*at], and its value if that is the next argument. */
 static gw_status read_one(const gwc_flag *flags, size_t count, const char *command,
                           int argc, char **argv, int *at, void *settings)
@@ -147,8 +153,7 @@ static gw_status read_one(const gwc_flag *flags, size_t count, const char *comma
 static gw_status unexpected(const gwc_flag *flags, size_t count, const char *command,
                             const char *word, const char *before)
 {
-    const gwc_flag *flag =
-        strncmp(before, "--", 2) == 0 ? find(flags, count, before + 2) : NULL;
+    const gwc_flag *flag = named_by(flags, count, before);
 
     if (flag != NULL && flag->kind == GWC_SWITCH && word[0] != '-')
         return gw_fail(GW_ERR_ARG, "--%s takes no value, but '%s' follows it",
@@ -210,8 +215,7 @@ void gwc_flags_help(const gwc_flag *flags, size_t count, FILE *to)
 /* Whether the argument is a flag whose value is the next argument. */
 static int takes_next(const gwc_flag *flags, size_t count, const char *arg)
 {
-    const gwc_flag *flag =
-        strncmp(arg, "--", 2) == 0 ? find(flags, count, arg + 2) : NULL;
+    const gwc_flag *flag = named_by(flags, count, arg);
 
     return flag != NULL && flag->kind != GWC_SWITCH;
 }
