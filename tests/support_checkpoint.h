@@ -6,7 +6,7 @@
 #define SUPPORT_CHECKPOINT_H
 
 #include "checkpoint.h"
-#include "support_folder.h"
+#include "support_training.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,47 +21,14 @@
 /* 700 / (4 x 8) = 21 steps per epoch. */
 static inline gwt_config small(void)
 {
-    return (gwt_config){
-        .model = "softmax",
-        .data = "synthetic:train=700,test=90,dim=30,classes=4",
-        .sync = "dense",
-        .optimizer = "sgd",
-        .schedule = "constant",
-        .warmup = "0",
-        .out = test_folder,
-        .checkpoint_every = "10",
-        .keep = 2,
-        .workers = 4,
-        .spawn = GW_SPAWN_THREADS,
-        .threads = 1,
-        .timeout = 60,
-        .steps = 25,
-        .batch = 8,
-        .seed = 3,
-        .log_every = 7,
-        .eval_every = 1,
-        .lr = 0.1,
-        .momentum = 0.9,
-    };
-}
+    gwt_config config = small_training();
 
-static inline gwt_summary run_with(const gwt_config *config, char *warnings)
-{
-    gwt_summary summary;
-    gwt_job *job;
-
-    if (gwt_job_new(&job, config) != GW_OK || gwt_job_run(job, NULL) != GW_OK)
-        fail_msg("%s", gw_error_message());
-    summary = *gwt_job_summary(job);
-    if (warnings != NULL)
-        snprintf(warnings, 2048, "%s", gwt_job_warnings(job));
-    gwt_job_free(job);
-    return summary;
-}
-
-static inline gwt_summary run(const gwt_config *config)
-{
-    return run_with(config, NULL);
+    config.checkpoint_every = "10";
+    config.keep = 2;
+    config.workers = 4;
+    config.spawn = GW_SPAWN_THREADS;
+    config.steps = 25;
+    return config;
 }
 
 /* The run fails while it is prepared, with these words in its message. */

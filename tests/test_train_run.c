@@ -7,7 +7,7 @@
 #include "compute.h"
 #include "job.h"
 #include "shuffle.h"
-#include "support_folder.h"
+#include "support_training.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -22,41 +22,14 @@
 
 #include <cmocka.h>
 
-/* A run of a second at most; tests change what they are about. */
 static gwt_config small(void)
 {
-    return (gwt_config){
-        .model = "softmax",
-        .data = "synthetic:train=700,test=90,dim=30,classes=4",
-        .sync = "dense",
-        .optimizer = "sgd",
-        .schedule = "constant",
-        .warmup = "0",
-        .out = test_folder,
-        .force = 1,
-        .workers = 2,
-        .threads = 1,
-        .timeout = 60,
-        .epochs = 2,
-        .batch = 8,
-        .seed = 3,
-        .log_every = 7,
-        .eval_every = 1,
-        .lr = 0.1,
-        .momentum = 0.9,
-    };
-}
+    gwt_config config = small_training();
 
-static gwt_summary run(const gwt_config *config)
-{
-    gwt_summary summary;
-    gwt_job *job;
-
-    if (gwt_job_new(&job, config) != GW_OK || gwt_job_run(job, NULL) != GW_OK)
-        fail_msg("%s", gw_error_message());
-    summary = *gwt_job_summary(job);
-    gwt_job_free(job);
-    return summary;
+    config.force = 1;
+    config.workers = 2;
+    config.epochs = 2;
+    return config;
 }
 
 /* ---- the same bits ---------------------------------------------------------- */

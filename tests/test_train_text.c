@@ -7,7 +7,7 @@
 #include "job.h"
 #include "shuffle.h"
 #include "words.h"
-#include "support_folder.h"
+#include "support_training.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -298,18 +298,6 @@ static gwt_config small(const char *model)
         .lr = 0.01,
         .sequence = 8,
     };
-}
-
-static gwt_summary run(const gwt_config *config)
-{
-    gwt_summary summary;
-    gwt_job *job;
-
-    if (gwt_job_new(&job, config) != GW_OK || gwt_job_run(job, NULL) != GW_OK)
-        fail_msg("%s", gw_error_message());
-    summary = *gwt_job_summary(job);
-    gwt_job_free(job);
-    return summary;
 }
 
 static void write_split(void)
