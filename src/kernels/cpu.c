@@ -20,6 +20,8 @@ static unsigned hardware_flags(void)
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         flags |= GWI_CPU_AVX512;
+    if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul"))
+        flags |= GWI_CPU_CRC;
     return flags;
 #elif defined(__aarch64__)
     return GWI_CPU_NEON; /* part of the base architecture */
@@ -46,7 +48,7 @@ unsigned gwi_cpu_flags_without(const char *off)
     unsigned flags = hardware_flags();
 
     if (lists(off, "avx2"))
-        flags &= ~(unsigned)(GWI_CPU_AVX2 | GWI_CPU_AVX512);
+        flags &= ~(unsigned)(GWI_CPU_AVX2 | GWI_CPU_AVX512 | GWI_CPU_CRC);
     if (lists(off, "avx512"))
         flags &= ~(unsigned)GWI_CPU_AVX512;
     if (lists(off, "neon"))
