@@ -61,7 +61,8 @@ extern "C" {
     X(GW_ERR_NUMBER, -9, "a gradient holds NaN or infinity")                    \
     X(GW_ERR_MISMATCH, -10, "the workers were started with different settings") \
     X(GW_ERR_ABSENT, -11, "this build lacks the part that was asked for")       \
-    X(GW_ERR_STOPPED, -12, "stopped by the user")
+    X(GW_ERR_STOPPED, -12, "stopped by the user")                               \
+    X(GW_ERR_DIFFER, -13, "the workers' models differ that should be equal")
 
 typedef enum gw_status {
 #define GW_ENUM_(name, value, text) name = value,

@@ -48,7 +48,8 @@ gw_status gw_comm_new(gw_comm **out, const gw_transport *table, void *ctx, int r
         (opt->struct_size != sizeof *opt || !(opt->timeout_seconds >= 0)))
         return gw_fail(GW_ERR_ARG,
                        "gw_comm_options: wrong struct_size or time limit below 0");
-    size_t ops = workers > GWI_MIN_OPS / 2 ? 2 * (size_t)workers : GWI_MIN_OPS;
+    size_t ops = 4 * (size_t)workers;
+    ops = ops < GWI_MIN_OPS ? GWI_MIN_OPS : ops > GWI_MAX_OPS ? GWI_MAX_OPS : ops;
     c = gwi_calloc(1, sizeof *c + ops * sizeof *c->ops);
     if (c == NULL)
         return gw_fail(GW_ERR_NOMEM, "no memory for a comm of %d workers", workers);

@@ -22,8 +22,9 @@ typedef struct gwi_op {
 } gwi_op;
 
 /* Operations live here and not on a collective's stack: after a failure some stay
- * posted, and a transport may look at them until it is closed. */
-enum { GWI_MIN_OPS = 18 };
+ * posted, and a transport may look at them until it is closed. A collective has at
+ * most this many under way: a ring 34, an all-to-all four for each of 64 turns. */
+enum { GWI_MIN_OPS = 34, GWI_MAX_OPS = 256 };
 
 struct gw_comm {
     gw_transport table;
@@ -36,7 +37,7 @@ struct gw_comm {
     gw_traffic traffic;
     gwi_op *active;
     gwi_op **active_end;
-    gwi_op *ops; /* for collectives: 2 * workers of them, and at least GWI_MIN_OPS */
+    gwi_op *ops; /* for collectives: 4 * workers of them, between the bounds above */
     void *scratch;
     size_t scratch_cap;
 

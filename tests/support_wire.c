@@ -120,6 +120,7 @@ uint8_t *wire_message(const gwi_wire_form *form, const uint32_t *positions, size
     if (form->kind == GWI_WIRE_SPARSE)
         assert_int_equal(gwi_wire_put_positions(&w, positions), GW_OK);
     assert_true(w.len <= bound);
+    gwi_wire_seal(buffer, w.len);
     /* Exactly as long, so that a sanitizer sees a read past the end. */
     msg = malloc(w.len);
     assert_non_null(msg);

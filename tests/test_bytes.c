@@ -14,7 +14,8 @@
 #include "kernels/select.h"
 #include "wire/index_coder.h"
 
-enum { FNN3 = 199210, HEADER = 16, NOTE = 8, BUCKET = 512, SHORT = 8192 };
+enum { FNN3 = 199210, HEADER = 20, NOTE = 8, CHECK = 4, BUCKET = 512, SHORT = 8192 };
+enum { CHUNK = 14336 }; /* floats between two checks of a ring, at most */
 
 typedef struct scene scene;
 
@@ -74,16 +75,24 @@ static size_t doubling_messages(int p, int rank)
     return rank >= q ? 1 : rounds + (rank + q < p);
 }
 
+/* What a worker sends around a ring beside floats: segments are cut into chunks that
+ * each have a check, and so has every note. */
+static size_t words_of(size_t n, int p)
+{
+    size_t rounds = (size_t)p - 1, chunks = up(n, (size_t)p) / CHUNK + 1;
+
+    return rounds * (NOTE + CHECK) + 2 * rounds * chunks * CHECK;
+}
+
 /* An all-reduce: around the ring each worker sends every segment twice but for its
  * own and the one after it; all workers together 8n(P-1) bytes. */
-static size_t reduce_bytes(size_t n, int p, int rank, size_t note)
+static size_t reduce_bytes(size_t n, int p, int rank)
 {
     if (p == 1)
         return 0;
     if (n <= SHORT)
-        return doubling_messages(p, rank) * (4 * n + note);
-    return 4 * (2 * n - part(n, p, rank) - part(n, p, (rank + 1) % p)) +
-           (size_t)(p - 1) * note;
+        return doubling_messages(p, rank) * (4 * n + NOTE + CHECK);
+    return 4 * (2 * n - part(n, p, rank) - part(n, p, (rank + 1) % p)) + words_of(n, p);
 }
 
 static size_t levels_bytes(size_t values, unsigned bits)
@@ -102,7 +111,7 @@ static size_t nothing(const scene *s, int workers, int rank)
 
 static size_t dense(const scene *s, int workers, int rank)
 {
-    return (size_t)s->steps * reduce_bytes(floats_of(s), workers, rank, NOTE);
+    return (size_t)s->steps * reduce_bytes(floats_of(s), workers, rank);
 }
 
 /* Tensors of more than 2^20 floats are buckets of their own. */
@@ -111,19 +120,19 @@ static size_t dense_buckets(const scene *s, int workers, int rank)
     size_t sum = 0;
 
     for (int i = 0; i < 3; i++)
-        sum += reduce_bytes(s->tensors[i], workers, rank, NOTE);
+        sum += reduce_bytes(s->tensors[i], workers, rank);
     return (size_t)s->steps * sum;
 }
 
 static size_t means(const scene *s, int workers, int rank)
 {
     return (size_t)s->steps * (workers > 1 ? doubling_messages(workers, rank) : 0) *
-           (8 + NOTE);
+           (8 + NOTE + CHECK);
 }
 
 static size_t local(const scene *s, int workers, int rank)
 {
-    return (size_t)s->steps / s->period * reduce_bytes(floats_of(s), workers, rank, 0);
+    return (size_t)s->steps / s->period * reduce_bytes(floats_of(s), workers, rank);
 }
 
 static size_t chunks(const scene *s, int workers, int rank)
@@ -132,8 +141,7 @@ static size_t chunks(const scene *s, int workers, int rank)
 
     for (int i = 0; i < s->steps; i++) {
         int which = i % (int)s->period;
-        sum +=
-            reduce_bytes(part(floats_of(s), (int)s->period, which), workers, rank, 0);
+        sum += reduce_bytes(part(floats_of(s), (int)s->period, which), workers, rank);
     }
     return sum;
 }
@@ -420,13 +428,14 @@ static void test_sums(void **state)
     for (int p = 1; p <= 9; p++) {
         size_t ring = 0, handed = 0, q = (size_t)p - 1;
         for (int r = 0; r < p; r++) {
-            ring += reduce_bytes(FNN3, p, r, 0);
+            ring += reduce_bytes(FNN3, p, r) - words_of(FNN3, p);
             handed += children(p, r);
         }
         assert_int_equal(ring, 8 * q * (size_t)FNN3);
         assert_int_equal(handed, q);
     }
-    assert_int_equal(reduce_bytes(FNN3 - 2, 4, 0, 0), 8 * (size_t)(FNN3 - 2) * 3 / 4);
+    assert_int_equal(reduce_bytes(FNN3 - 2, 4, 0) - words_of(FNN3 - 2, 4),
+                     8 * (size_t)(FNN3 - 2) * 3 / 4);
     for (int r = 0; r < 8; r++)
         assert_int_equal(doubling_messages(8, r), 3);
 }

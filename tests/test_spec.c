@@ -93,7 +93,7 @@ static void test_refused(void **state)
         {"topk:0.1+q:4,norm=l2", "bits=4", "norm=l2"},
         {"topk:0.1+", "''", "topk"},
         {"+topk:0.1", "''", "topk"},
-        {"local:2+topk:0.1+q:4+momentum:0.9+q:4", "'q'", "too many"},
+        {"local:2+topk:0.1+q:4+momentum:0.9+check:5+q:4", "'q'", "too many"},
         {"topk:0.1 ", "'0.1 '", "density"},
     };
 

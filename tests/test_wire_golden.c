@@ -88,7 +88,7 @@ static const golden table[] = {
     {"sparse_blocks", FORM(SPARSE, LEVELS, 2, 512, 500000, 300), blocks},
     {"sparse_clusters", FORM(SPARSE, LEVELS, 2, 512, 25000000, 400), clusters},
     {"sparse_far", FORM(SPARSE, BF16, 0, 0, UINT32_MAX, 3), far},
-    {"two_means", FORM(TWO_MEANS, F32, 0, 0, 1000, 2), NULL},
+    {"note", FORM(NOTE, F32, 0, 0, 1000, 0), NULL},
 };
 enum { GOLDEN = sizeof table / sizeof *table };
 
@@ -112,7 +112,8 @@ static void fill(const gwi_wire_writer *w)
         gwi_wire_put_f32(w->values, values, w->form.k);
     } else if (w->form.coding == GWI_WIRE_BF16) {
         gwi_bf16_encode(gwi_bf16(), values, w->form.k, w->values);
-    } else {
+    }
+    if (w->form.kind == GWI_WIRE_NOTE || w->form.bits > 0) {
         for (size_t i = 0; i < w->values_len; i++)
             w->values[i] = (uint8_t)(i * 73 + 0x2e);
         if (used != 0)
@@ -131,6 +132,7 @@ static size_t make_message(const golden *g, uint8_t *msg, uint32_t *positions)
             positions[i] = g->position(i);
         assert_int_equal(gwi_wire_put_positions(&w, positions), GW_OK);
     }
+    gwi_wire_seal(msg, w.len);
     return w.len;
 }
 
@@ -177,7 +179,7 @@ static void decode_values(const gwi_wire_view *v, const uint32_t *positions, flo
 /* As JSON; floats in hexadecimal, which keeps every bit. */
 static void make_text(const uint8_t *msg, size_t len, char *text)
 {
-    static const char *const kinds[] = {"", "dense", "sparse", "two means"};
+    static const char *const kinds[] = {"", "dense", "sparse", "note"};
     static const char *const codings[] = {"f32", "bf16", "levels", "centres"};
     uint32_t positions[MAX_K] = {0};
     float values[MAX_K];
@@ -200,7 +202,10 @@ static void make_text(const uint8_t *msg, size_t len, char *text)
     decode_values(&v, positions, values);
     for (uint32_t i = 0; i < v.form.k; i++)
         fprintf(out, "%s\"%a\"", i > 0 ? ", " : "", (double)values[i]);
-    fprintf(out, "]}\n");
+    gwi_wire_trouble said = {0, 0};
+    if (v.form.kind == GWI_WIRE_NOTE)
+        said = gwi_wire_get_note(&v);
+    fprintf(out, "], \"note\": [%u, %u]}\n", said.worker, said.tensor);
     assert_true(ftell(out) < MAX_TEXT - 1);
     fclose(out);
 }

@@ -74,6 +74,7 @@ static void round_trip(const gwi_wire_form *form, const uint32_t *positions)
     wire_fill(&w);
     if (form->kind == GWI_WIRE_SPARSE)
         assert_int_equal(gwi_wire_put_positions(&w, positions), GW_OK);
+    gwi_wire_seal(msg, w.len);
     assert_true(guard_intact(&to));
     assert_true(w.len + (form->kind == GWI_WIRE_SPARSE && form->k > 0 ? 8 : 0) <=
                 bound);
@@ -108,15 +109,27 @@ static void dense_round_trips(void **unused)
         }
 }
 
-static void two_means_round_trip(void **unused)
+static void notes_round_trip(void **unused)
 {
-    static const uint32_t counts[] = {0, 1, UINT32_MAX};
+    static const uint32_t words[] = {0, 1, 77, UINT32_MAX};
+    enum { WORDS = sizeof words / sizeof *words };
+    uint8_t msg[GWI_WIRE_NOTE_LEN];
+    gwi_wire_view v;
     (void)unused;
 
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        gwi_wire_form form = form_of(0, GWI_WIRE_TWO_MEANS, counts[i], 2);
-        assert_int_equal(gwi_wire_bound(&form), 24);
-        round_trip(&form, NULL);
+    for (size_t i = 0; i < WORDS; i++) {
+        gwi_wire_form form = {.kind = GWI_WIRE_NOTE, .n = words[i], .step = 9};
+        gwi_wire_trouble said = {words[i], words[WORDS - 1 - i]};
+        assert_int_equal(gwi_wire_bound(&form), GWI_WIRE_NOTE_LEN);
+        gwi_wire_put_note(msg, form.n, form.step, said);
+        assert_int_equal(gwi_wire_check(msg, sizeof msg), GW_OK);
+        assert_int_equal(gwi_wire_open(&v, msg, sizeof msg), GW_OK);
+        check_form_equal(&v.form, &form);
+        assert_true(gwi_wire_looks_like_note(msg, sizeof msg));
+        assert_int_equal(gwi_wire_get_note(&v).worker, said.worker);
+        assert_int_equal(gwi_wire_get_note(&v).tensor, said.tensor);
+        for (size_t cut = 0; cut < sizeof msg; cut++)
+            assert_int_equal(gwi_wire_check(msg, cut), GW_ERR_DATA);
     }
 }
 
@@ -183,8 +196,8 @@ static void impossible_forms_are_refused(void **unused)
     static const gwi_wire_form forms[] = {
         {.kind = GWI_WIRE_DENSE, .n = 5, .k = 4},
         {.kind = GWI_WIRE_SPARSE, .n = 5, .k = 6},
-        {.kind = GWI_WIRE_TWO_MEANS, .n = 5, .k = 5},
-        {.kind = GWI_WIRE_TWO_MEANS, .coding = GWI_WIRE_BF16, .n = 5, .k = 2},
+        {.kind = GWI_WIRE_NOTE, .n = 5, .k = 5},
+        {.kind = GWI_WIRE_NOTE, .coding = GWI_WIRE_BF16, .n = 5},
         {.kind = GWI_WIRE_DENSE, .bits = 1},
         {.kind = GWI_WIRE_DENSE, .group = 1},
         {.kind = GWI_WIRE_DENSE, .coding = GWI_WIRE_LEVELS, .bits = 1, .group = 8},
@@ -216,7 +229,7 @@ static void impossible_forms_are_refused(void **unused)
     }
 }
 
-/* Changes a byte of a good message and checks what is said. */
+/* Changes a byte of a good message, seals it again, and checks what is said. */
 static void expect_refused(const uint8_t *msg, size_t len, size_t at, uint8_t value,
                            const char *words)
 {
@@ -225,6 +238,8 @@ static void expect_refused(const uint8_t *msg, size_t len, size_t at, uint8_t va
     assert_true(len <= sizeof bad && at < len);
     memcpy(bad, msg, len);
     bad[at] = value;
+    assert_int_equal(gwi_wire_check(bad, len), GW_ERR_DATA);
+    gwi_wire_seal(bad, len);
     assert_int_equal(gwi_wire_check(bad, len), GW_ERR_DATA);
     if (strstr(gw_error_message(), words) == NULL)
         fail_msg("'%s' does not say '%s'", gw_error_message(), words);
@@ -239,7 +254,7 @@ static void damage_is_named(void **unused)
 
     uint8_t *msg = wire_message(&form, positions, &len);
     expect_refused(msg, len, 0, 0x51, "begins with 0x51");
-    expect_refused(msg, len, 0, 0xd2, "version 2");
+    expect_refused(msg, len, 0, 0xd1, "version 1");
     expect_refused(msg, len, 1, 9, "kind 9");
     expect_refused(msg, len, 1, GWI_WIRE_DENSE, "dense message of n=1000 has 5");
     expect_refused(msg, len, 2, 9, "coding 9");
@@ -247,13 +262,14 @@ static void damage_is_named(void **unused)
     expect_refused(msg, len, 8, 0, "not below n=768");
     expect_refused(msg, len, 12, 200, "needs at least");
     expect_refused(msg, len, 13, 200, "sparse message of n=1000 has 51205");
-    expect_refused(msg, len, 16, 65, "bucket of 65");
-    expect_refused(msg, len, 23, 0x80, "norm of bucket 0");
-    expect_refused(msg, len, 23, 0xff, "norm of bucket 0");
-    expect_refused(msg, len, 25, 0xff, "bits after the last value");
-    gwi_write_u32le(msg + 20, 0x7f800000);
+    expect_refused(msg, len, 20, 65, "bucket of 65");
+    expect_refused(msg, len, 27, 0x80, "norm of bucket 0");
+    expect_refused(msg, len, 27, 0xff, "norm of bucket 0");
+    expect_refused(msg, len, 29, 0xff, "bits after the last value");
+    gwi_write_u32le(msg + 24, 0x7f800000);
     expect_refused(msg, len, 4, 0, "norm of bucket 0 is 0x7f800000");
-    gwi_write_u32le(msg + 20, 0x7f7fffff);
+    gwi_write_u32le(msg + 24, 0x7f7fffff);
+    gwi_wire_seal(msg, len);
     assert_int_equal(gwi_wire_check(msg, len), GW_OK);
     expect_refused(msg, len, len - 1, 0xff, "after the last position");
     free(msg);
@@ -284,7 +300,8 @@ static void check_any(const uint8_t *msg, size_t len)
         assert_true(out[i] < v.form.n && (i == 0 || out[i - 1] < out[i]));
 }
 
-/* Every truncation and an appended byte are errors; every flipped bit is harmless. */
+/* Every truncation, an appended byte and every flipped bit are errors; if somebody
+ * seals what is damaged, it is harmless. */
 static void damage_one(const gwi_wire_form *form, const uint32_t *positions)
 {
     size_t len;
@@ -301,10 +318,11 @@ static void damage_one(const gwi_wire_form *form, const uint32_t *positions)
     }
     for (size_t bit = 0; bit < 8 * len; bit++) {
         msg[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_int_equal(gwi_wire_check(msg, len), GW_ERR_DATA);
+        gwi_wire_seal(msg, len);
         check_any(msg, len);
-        if (bit < 8)
-            assert_int_equal(gwi_wire_check(msg, len), GW_ERR_DATA);
         msg[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        gwi_wire_seal(msg, len);
     }
     uint8_t *longer = malloc(len + 1);
     assert_non_null(longer);
@@ -345,16 +363,17 @@ static void garbage_is_survived(void **unused)
         for (size_t i = 0; i < len; i++)
             junk[i] = (uint8_t)wire_random();
         /* Three times in four the header is plausible, so that the rest is read. */
-        if (len >= 16 && trial % 4 != 0) {
+        if (len >= GWI_WIRE_HEADER_LEN && trial % 4 != 0) {
             gwi_wire_form form = form_of(wire_below(CODINGS), GWI_WIRE_DENSE, 0, 0);
 
-            junk[0] = 0xd1;
+            junk[0] = 0xd2;
             junk[1] = (uint8_t)(1 + wire_below(3));
             junk[2] = (uint8_t)form.coding;
             junk[3] = (uint8_t)form.bits;
             gwi_write_u32le(junk + 12, (uint32_t)wire_below(len));
-            if (len >= 20 && form.group != 0)
-                gwi_write_u32le(junk + 16, form.group);
+            if (len >= GWI_WIRE_HEADER_LEN + 4 && form.group != 0)
+                gwi_write_u32le(junk + GWI_WIRE_HEADER_LEN, form.group);
+            gwi_wire_seal(junk, len);
         }
         check_any(junk, len);
     }
@@ -420,12 +439,12 @@ static void described(void **unused)
 
     uint8_t *msg = wire_message(&form, positions, &len);
     assert_string_equal(gwi_wire_describe(msg, len, text, sizeof text),
-                        "sparse levels bits=3 bucket=64 n=1000 k=2 step=16909060: 27 "
+                        "sparse levels bits=3 bucket=64 n=1000 k=2 step=16909060: 31 "
                         "bytes (scales 4, values 1, positions 2)");
     assert_string_equal(gwi_wire_describe(msg, len, few, sizeof few), "sparse ");
     assert_string_equal(gwi_wire_describe(msg, 3, text, sizeof text),
                         "malformed, 3 bytes: message of 3 bytes is shorter than its "
-                        "header of 16");
+                        "header of 20");
     free(msg);
 }
 
@@ -455,7 +474,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dense_round_trips),
-        cmocka_unit_test(two_means_round_trip),
+        cmocka_unit_test(notes_round_trip),
         cmocka_unit_test(sparse_round_trips),
         cmocka_unit_test(bound_is_demanded),
         cmocka_unit_test(sparse_message_is_small),

@@ -12,8 +12,20 @@
  * good without a round of messages for it. */
 typedef uint64_t gwi_note;
 
+/* What a reduction says by itself, in the upper half of a note, where all numbers were
+ * good and their sum is not: the lower half is the index of the first that is NaN or
+ * infinite. No worker brings such a note. */
+#define GWI_NOTE_SUM (UINT64_C(0xffffffff) << 32)
+
+/* The one of two notes that counts. */
+static inline gwi_note gwi_lesser_note(gwi_note a, gwi_note b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
 /* The sum (divide = 1) or the average (divide = number of workers) of x over the
- * workers, on all of them. note may be NULL: then none travels. */
+ * workers, on all of them. note may be NULL: then none travels, and nobody looks
+ * whether the sum is finite. */
 gw_status gwi_allreduce(gw_comm *c, float *x, size_t n, float divide, gwi_note *note);
 
 /* The two ways it is done; both take any number of workers. */
@@ -23,7 +35,7 @@ gw_status gwi_allreduce_doubling(gw_comm *c, float *x, size_t n, float divide,
                                  gwi_note *note);
 
 /* Hands worker 0's message, *len bytes at buf, to all; the others learn its length,
- * at most cap. */
+ * at most cap. It checks itself. */
 gw_status gwi_broadcast_message(gw_comm *c, void *buf, size_t cap, size_t *len);
 
 /* A message for every other worker, and room for one of each. */
@@ -34,10 +46,20 @@ typedef struct gwi_parcels {
     uint8_t *in; /* that of worker r comes to in + r * cap */
     size_t cap;
     size_t *in_lens; /* of worker r; not the memory of out_lens, if that has a step */
+    uint8_t *checks; /* NULL: the messages check themselves. Otherwise a check follows
+                      * each: GWI_CHECK_LEN bytes for what comes from each worker, then
+                      * for what goes to each */
 } gwi_parcels;
 
 /* Sends and receives them all. This worker's own slots are left alone. */
 gw_status gwi_all_to_all(gw_comm *c, const gwi_parcels *parcels);
+
+/* gw_allgather() for messages that check themselves. */
+gw_status gwi_allgather(gw_comm *c, const void *mine, size_t len, void *all, size_t cap,
+                        size_t *lens);
+
+/* Whether all workers bring the same word, its lowest bit apart. */
+gw_status gwi_all_same(gw_comm *c, uint64_t word, bool *same);
 
 /* So many messages each way are under way at the same time: enough to hide the time
  * one takes to arrive, and few enough for networks and engines to keep up. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * collectives.c - the simple collectives, and the choice between all-reduces. */
+#include "collective/check.h"
 #include "collective/collective.h"
 
 #include <string.h>
@@ -36,7 +37,20 @@ static gw_status allreduce_native(gw_comm *c, float *x, size_t n, float divide,
     c->traffic.bytes_received += least;
     if (divide != 1.0f)
         gwi_vector()->divide(x, divide, n);
+    if (note != NULL && *note == 0) {
+        size_t bad = gwi_first_nonfinite(x, n);
+        *note = bad < n ? GWI_NOTE_SUM | bad : 0;
+    }
     return GW_OK;
+}
+
+gw_status gwi_fail_check(gw_comm *c, int from, size_t len)
+{
+    gw_fail(GW_ERR_DATA,
+            "a message of %zu bytes from worker %d was damaged on its way: its check "
+            "does not fit",
+            len, from);
+    return gwi_comm_break(c, GW_ERR_DATA);
 }
 
 gw_status gwi_allreduce(gw_comm *c, float *x, size_t n, float divide, gwi_note *note)
@@ -73,45 +87,93 @@ gw_status gw_barrier(gw_comm *c)
  * all wait for in the end, would get its own when the others do. */
 enum { SHORT_SPREAD = 1024 };
 
+/* What is spread: a message that checks itself, or bytes followed by their check. */
+typedef struct spreading {
+    void *buf;
+    size_t cap, len;
+    uint8_t *check; /* NULL: it checks itself */
+} spreading;
+
+static gw_status receive_spread(gw_comm *c, spreading *s, int from)
+{
+    GWI_TRY(gwi_recv(c, &c->ops[0], from, s->buf, s->cap));
+    if (s->check != NULL)
+        GWI_TRY(gwi_recv(c, &c->ops[1], from, s->check, GWI_CHECK_LEN));
+    GWI_TRY(gwi_wait(c, &c->ops[0]));
+    s->len = c->ops[0].len;
+    if (s->check == NULL)
+        return GW_OK;
+    GWI_TRY(gwi_wait_exactly(c, &c->ops[1], GWI_CHECK_LEN));
+    return gwi_is_checked(s->check, s->buf, s->len) ? GW_OK
+                                                    : gwi_fail_check(c, from, s->len);
+}
+
+/* Posts to one worker, with the operations from *posted on. */
+static gw_status send_spread(gw_comm *c, const spreading *s, int to, size_t *posted)
+{
+    gwi_op *op = &c->ops[*posted];
+
+    GWI_TRY(gwi_send(c, op, to, s->buf, s->len));
+    if (s->check != NULL)
+        GWI_TRY(gwi_send(c, op + 1, to, s->check, GWI_CHECK_LEN));
+    *posted += s->check != NULL ? 2 : 1;
+    return s->len > SHORT_SPREAD ? gwi_wait(c, op) : GW_OK;
+}
+
 /* Binomial tree over ranks relative to root: a worker receives from the one whose
  * number lacks its lowest set bit, then serves those that add a lower one, the one
  * with most workers below it first. */
-static gw_status spread(gw_comm *c, void *buf, size_t cap, size_t *len, int root)
+static gw_status spread(gw_comm *c, spreading *s, int root)
 {
     int relative = (c->rank - root + c->workers) % c->workers, bit = 1;
     size_t posted = 0;
 
     while (bit < c->workers && (relative & bit) == 0)
         bit *= 2;
-    if (relative != 0) {
-        int from = (c->rank - bit + c->workers) % c->workers;
-        GWI_TRY(gwi_recv(c, &c->ops[0], from, buf, cap));
-        GWI_TRY(gwi_wait(c, &c->ops[0]));
-        *len = c->ops[0].len;
-    }
-    for (bit /= 2; bit > 0; bit /= 2) {
-        if (relative + bit >= c->workers)
-            continue;
-        GWI_TRY(gwi_send(c, &c->ops[posted], (c->rank + bit) % c->workers, buf, *len));
-        if (*len > SHORT_SPREAD)
-            GWI_TRY(gwi_wait(c, &c->ops[posted]));
-        posted++;
-    }
+    if (relative != 0)
+        GWI_TRY(receive_spread(c, s, (c->rank - bit + c->workers) % c->workers));
+    else if (s->check != NULL)
+        gwi_put_check(s->check, s->buf, s->len);
+    for (bit /= 2; bit > 0; bit /= 2)
+        if (relative + bit < c->workers)
+            GWI_TRY(send_spread(c, s, (c->rank + bit) % c->workers, &posted));
     return gwi_wait_all(c, c->ops, posted);
 }
 
 gw_status gw_broadcast(gw_comm *c, void *buf, size_t len, int root)
 {
-    size_t got = len;
+    spreading s = {.buf = buf, .cap = len, .len = len};
 
     if (root < 0 || root >= c->workers)
         return gw_fail(GW_ERR_ARG, "root %d is not one of %d workers", root,
                        c->workers);
-    GWI_TRY(spread(c, buf, len, &got, root));
-    if (got == len)
+    s.check = gwi_comm_scratch(c, GWI_CHECK_LEN);
+    if (s.check == NULL)
+        return GW_ERR_NOMEM;
+    GWI_TRY(spread(c, &s, root));
+    if (s.len == len)
         return GW_OK;
-    gw_fail(GW_ERR_DATA, "%zu bytes were broadcast where %zu were due", got, len);
+    gw_fail(GW_ERR_DATA, "%zu bytes were broadcast where %zu were due", s.len, len);
     return gwi_comm_break(c, GW_ERR_DATA);
+}
+
+/* The two sides of a transfer. */
+static gw_status hand_over(gw_comm *c, int to, const void *out, size_t len,
+                           uint8_t *check)
+{
+    gwi_put_check(check, out, len);
+    GWI_TRY(gwi_send(c, &c->ops[0], to, out, len));
+    GWI_TRY(gwi_send(c, &c->ops[1], to, check, GWI_CHECK_LEN));
+    return gwi_wait_all(c, c->ops, 2);
+}
+
+static gw_status take_over(gw_comm *c, int from, void *in, size_t len, uint8_t *check)
+{
+    GWI_TRY(gwi_recv(c, &c->ops[0], from, in, len));
+    GWI_TRY(gwi_recv(c, &c->ops[1], from, check, GWI_CHECK_LEN));
+    GWI_TRY(gwi_wait_exactly(c, &c->ops[0], len));
+    GWI_TRY(gwi_wait_exactly(c, &c->ops[1], GWI_CHECK_LEN));
+    return gwi_is_checked(check, in, len) ? GW_OK : gwi_fail_check(c, from, len);
 }
 
 gw_status gw_transfer(gw_comm *c, int from, const void *out, int to, void *in,
@@ -124,39 +186,72 @@ gw_status gw_transfer(gw_comm *c, int from, const void *out, int to, void *in,
         memmove(in, out, len);
     if (from == to || (c->rank != from && c->rank != to))
         return GW_OK;
-    if (c->rank == from) {
-        GWI_TRY(gwi_send(c, &c->ops[0], to, out, len));
-        return gwi_wait(c, &c->ops[0]);
-    }
-    GWI_TRY(gwi_recv(c, &c->ops[0], from, in, len));
-    return gwi_wait_exactly(c, &c->ops[0], len);
+    uint8_t *check = gwi_comm_scratch(c, GWI_CHECK_LEN);
+    if (check == NULL)
+        return GW_ERR_NOMEM;
+    return c->rank == from ? hand_over(c, to, out, len, check)
+                           : take_over(c, from, in, len, check);
 }
 
 gw_status gwi_broadcast_message(gw_comm *c, void *buf, size_t cap, size_t *len)
 {
-    return spread(c, buf, cap, len, 0);
+    spreading s = {.buf = buf, .cap = cap, .len = *len};
+
+    GWI_TRY(spread(c, &s, 0));
+    *len = s.len;
+    return GW_OK;
 }
 
 /* In turn i worker r sends to r + i and receives from r - i, so that not all send to
- * the same one at once. */
-static gw_status open_turn(gw_comm *c, const gwi_parcels *x, size_t i)
+ * the same one at once. A turn has four operations, of which the last two are those
+ * of the checks. */
+typedef struct turn {
+    size_t from, to;
+    gwi_op *recv, *send, *check_recv, *check_send;
+} turn;
+
+_Static_assert(4 * GWI_TURNS <= GWI_MAX_OPS, "a comm has operations enough");
+
+static turn turn_of(gw_comm *c, size_t i)
 {
     size_t p = (size_t)c->workers, r = (size_t)c->rank;
-    size_t from = (r + p - i) % p, to = (r + i) % p;
+    gwi_op *ops = c->ops + 4 * (i % GWI_TURNS);
 
-    GWI_TRY(gwi_recv(c, &c->ops[from], (int)from, x->in + from * x->cap, x->cap));
-    return gwi_send(c, &c->ops[p + to], (int)to, x->out + to * x->out_step,
-                    x->out_lens[to * x->out_lens_step]);
+    return (turn){(r + p - i) % p, (r + i) % p, ops, ops + 1, ops + 2, ops + 3};
+}
+
+static gw_status open_turn(gw_comm *c, const gwi_parcels *x, size_t i)
+{
+    turn t = turn_of(c, i);
+    const uint8_t *out = x->out + t.to * x->out_step;
+    size_t len = x->out_lens[t.to * x->out_lens_step];
+
+    GWI_TRY(gwi_recv(c, t.recv, (int)t.from, x->in + t.from * x->cap, x->cap));
+    GWI_TRY(gwi_send(c, t.send, (int)t.to, out, len));
+    if (x->checks == NULL)
+        return GW_OK;
+    uint8_t *in_check = x->checks + t.from * GWI_CHECK_LEN;
+    uint8_t *out_check = x->checks + ((size_t)c->workers + t.to) * GWI_CHECK_LEN;
+    gwi_put_check(out_check, out, len);
+    GWI_TRY(gwi_recv(c, t.check_recv, (int)t.from, in_check, GWI_CHECK_LEN));
+    return gwi_send(c, t.check_send, (int)t.to, out_check, GWI_CHECK_LEN);
 }
 
 static gw_status close_turn(gw_comm *c, const gwi_parcels *x, size_t i)
 {
-    size_t p = (size_t)c->workers, r = (size_t)c->rank;
-    size_t from = (r + p - i) % p;
+    turn t = turn_of(c, i);
 
-    GWI_TRY(gwi_wait(c, &c->ops[from]));
-    x->in_lens[from] = c->ops[from].len;
-    return gwi_wait(c, &c->ops[p + (r + i) % p]);
+    GWI_TRY(gwi_wait(c, t.recv));
+    x->in_lens[t.from] = t.recv->len;
+    GWI_TRY(gwi_wait(c, t.send));
+    if (x->checks == NULL)
+        return GW_OK;
+    GWI_TRY(gwi_wait_exactly(c, t.check_recv, GWI_CHECK_LEN));
+    GWI_TRY(gwi_wait(c, t.check_send));
+    return gwi_is_checked(x->checks + t.from * GWI_CHECK_LEN, x->in + t.from * x->cap,
+                          t.recv->len)
+               ? GW_OK
+               : gwi_fail_check(c, (int)t.from, t.recv->len);
 }
 
 gw_status gwi_all_to_all(gw_comm *c, const gwi_parcels *x)
@@ -173,8 +268,8 @@ gw_status gwi_all_to_all(gw_comm *c, const gwi_parcels *x)
 
 /* Every worker sends its message straight to every other: as many bytes as a ring
  * would send, but one latency instead of P - 1. */
-gw_status gw_allgather(gw_comm *c, const void *mine, size_t len, void *all, size_t cap,
-                       size_t *lens)
+static gw_status gather(gw_comm *c, const void *mine, size_t len, void *all, size_t cap,
+                        size_t *lens, uint8_t *checks)
 {
     uint8_t *slots = all;
     size_t r = (size_t)c->rank;
@@ -190,5 +285,20 @@ gw_status gw_allgather(gw_comm *c, const void *mine, size_t len, void *all, size
                                             .out_lens = &lens[r],
                                             .in = slots,
                                             .cap = cap,
-                                            .in_lens = lens});
+                                            .in_lens = lens,
+                                            .checks = checks});
+}
+
+gw_status gwi_allgather(gw_comm *c, const void *mine, size_t len, void *all, size_t cap,
+                        size_t *lens)
+{
+    return gather(c, mine, len, all, cap, lens, NULL);
+}
+
+gw_status gw_allgather(gw_comm *c, const void *mine, size_t len, void *all, size_t cap,
+                       size_t *lens)
+{
+    uint8_t *checks = gwi_comm_scratch(c, 2 * (size_t)c->workers * GWI_CHECK_LEN);
+
+    return checks != NULL ? gather(c, mine, len, all, cap, lens, checks) : GW_ERR_NOMEM;
 }

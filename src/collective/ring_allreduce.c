@@ -10,7 +10,10 @@
  * bits; 2 (P-1)/P n floats are sent by each, which is the least possible.
  *
  * Segments are cut further into chunks, and the rounds run chunk by chunk: while
- * one is added the next are on their way. */
+ * one is added the next are on their way. Each chunk is two messages: its floats,
+ * from where they lie, and their check. A chunk is looked at before it is used, so
+ * nothing that was damaged is handed on. */
+#include "collective/check.h"
 #include "collective/collective.h"
 
 #include "kernels/vector.h"
@@ -18,6 +21,13 @@
 /* Half a megabyte: what a gigabit wire takes in 4 ms, for which a rank may be off its
  * core without stopping the ring. */
 enum { WINDOW = 8 };
+
+/* The short messages that are under way. */
+typedef struct ring_words {
+    uint8_t check_in[WINDOW][GWI_CHECK_LEN], check_out[WINDOW][GWI_CHECK_LEN];
+    /* A note, little-endian, and its check. */
+    uint8_t note_in[8 + GWI_CHECK_LEN], note_out[8 + GWI_CHECK_LEN];
+} ring_words;
 
 typedef struct ring {
     gw_comm *comm;
@@ -28,13 +38,15 @@ typedef struct ring {
     float *incoming;               /* window chunks */
     size_t incoming_floats;        /* of one */
     float divide;
-    gwi_note *note;      /* the caller's, or NULL */
-    gwi_note *note_pair; /* one coming in, one going out */
-    gwi_op *recv, *send; /* window of each */
+    gwi_note *note; /* the caller's, or NULL */
+    size_t bad;     /* index of the first number of the sum that is not finite, or n */
+    ring_words *words;
+    gwi_op *recv, *send; /* window of each, and of the next two */
+    gwi_op *check_recv, *check_send;
     gwi_op *note_recv, *note_send;
 } ring;
 
-_Static_assert(2 * WINDOW + 2 <= GWI_MIN_OPS, "a comm has operations enough");
+_Static_assert(4 * WINDOW + 2 <= GWI_MIN_OPS, "a comm has operations enough");
 
 typedef struct span {
     float *x;
@@ -59,6 +71,23 @@ static bool adds(const ring *g, size_t unit)
     return unit / g->chunks + 1 < (size_t)g->comm->workers;
 }
 
+static gw_status await_chunk(ring *g, size_t slot, void *to, size_t len)
+{
+    GWI_TRY(gwi_recv(g->comm, &g->recv[slot], g->left, to, len));
+    return gwi_recv(g->comm, &g->check_recv[slot], g->left, g->words->check_in[slot],
+                    GWI_CHECK_LEN);
+}
+
+static gw_status send_chunk(ring *g, size_t slot, span out)
+{
+    size_t len = out.n * sizeof(float);
+    uint8_t *check = g->words->check_out[slot];
+
+    GWI_TRY(gwi_send(g->comm, &g->send[slot], g->right, out.x, len));
+    gwi_put_check(check, out.x, len);
+    return gwi_send(g->comm, &g->check_send[slot], g->right, check, GWI_CHECK_LEN);
+}
+
 /* A unit is one chunk of one round. Both sides skip empty ones. */
 static gw_status post(ring *g, size_t unit)
 {
@@ -67,12 +96,35 @@ static gw_status post(ring *g, size_t unit)
     void *to = adds(g, unit) ? g->incoming + slot * g->incoming_floats : in.x;
 
     GWI_TRY(gwi_wait(g->comm, &g->send[slot]));
+    GWI_TRY(gwi_wait(g->comm, &g->check_send[slot]));
     if (in.n > 0)
-        GWI_TRY(gwi_recv(g->comm, &g->recv[slot], g->left, to, in.n * sizeof(float)));
-    if (out.n > 0)
-        GWI_TRY(
-            gwi_send(g->comm, &g->send[slot], g->right, out.x, out.n * sizeof(float)));
-    return GW_OK;
+        GWI_TRY(await_chunk(g, slot, to, in.n * sizeof(float)));
+    return out.n > 0 ? send_chunk(g, slot, out) : GW_OK;
+}
+
+/* Waits for a chunk, and for its check. */
+static gw_status receive_chunk(ring *g, size_t slot, const float *chunk, size_t n)
+{
+    size_t len = n * sizeof(float);
+
+    GWI_TRY(gwi_wait_exactly(g->comm, &g->recv[slot], len));
+    GWI_TRY(gwi_wait_exactly(g->comm, &g->check_recv[slot], GWI_CHECK_LEN));
+    return gwi_is_checked(g->words->check_in[slot], chunk, len)
+               ? GW_OK
+               : gwi_fail_check(g->comm, g->left, len);
+}
+
+/* Every worker sees every chunk of the sum while it is in the cache, so that all find
+ * the same first number that is not finite. */
+static void look_at_sum(ring *g, span sum)
+{
+    size_t at = (size_t)(sum.x - g->x), bad;
+
+    if (g->note == NULL)
+        return;
+    bad = gwi_vector()->first_nonfinite(sum.x, sum.n);
+    if (bad < sum.n && at + bad < g->bad)
+        g->bad = at + bad;
 }
 
 static gw_status finish(ring *g, size_t unit)
@@ -82,19 +134,20 @@ static gw_status finish(ring *g, size_t unit)
 
     if (in.n == 0)
         return GW_OK;
-    GWI_TRY(gwi_wait_exactly(g->comm, &g->recv[slot], in.n * sizeof(float)));
-    if (!adds(g, unit))
+    if (!adds(g, unit)) {
+        GWI_TRY(receive_chunk(g, slot, in.x, in.n));
+        look_at_sum(g, in);
         return GW_OK;
-    gwi_vector()->add(in.x, g->incoming + slot * g->incoming_floats, in.n);
-    bool whole = t + 2 == (size_t)g->comm->workers;
-    if (whole && g->divide != 1.0f)
+    }
+    float *incoming = g->incoming + slot * g->incoming_floats;
+    GWI_TRY(receive_chunk(g, slot, incoming, in.n));
+    gwi_vector()->add(in.x, incoming, in.n);
+    if (t + 2 < (size_t)g->comm->workers)
+        return GW_OK;
+    if (g->divide != 1.0f)
         gwi_vector()->divide(in.x, g->divide, in.n);
+    look_at_sum(g, in);
     return GW_OK;
-}
-
-static gwi_note least_note(gwi_note a, gwi_note b)
-{
-    return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
 /* The note goes once around beside the first chunk of the adding rounds. */
@@ -102,20 +155,23 @@ static gw_status pass_note(ring *g, size_t unit)
 {
     if (g->note == NULL || unit % g->chunks != 0 || !adds(g, unit))
         return GW_OK;
-    g->note_pair[1] = *g->note;
-    GWI_TRY(
-        gwi_recv(g->comm, g->note_recv, g->left, &g->note_pair[0], sizeof(gwi_note)));
-    return gwi_send(g->comm, g->note_send, g->right, &g->note_pair[1],
-                    sizeof(gwi_note));
+    ring_words *w = g->words;
+    gwi_write_u64le(w->note_out, *g->note);
+    gwi_put_check(w->note_out + 8, w->note_out, 8);
+    GWI_TRY(gwi_recv(g->comm, g->note_recv, g->left, w->note_in, sizeof w->note_in));
+    return gwi_send(g->comm, g->note_send, g->right, w->note_out, sizeof w->note_out);
 }
 
 static gw_status take_note(ring *g, size_t unit)
 {
     if (g->note == NULL || unit % g->chunks != 0 || !adds(g, unit))
         return GW_OK;
-    GWI_TRY(gwi_wait_exactly(g->comm, g->note_recv, sizeof(gwi_note)));
+    ring_words *w = g->words;
+    GWI_TRY(gwi_wait_exactly(g->comm, g->note_recv, sizeof w->note_in));
     GWI_TRY(gwi_wait(g->comm, g->note_send));
-    *g->note = least_note(*g->note, g->note_pair[0]);
+    if (!gwi_is_checked(w->note_in + 8, w->note_in, 8))
+        return gwi_fail_check(g->comm, g->left, 8);
+    *g->note = gwi_lesser_note(*g->note, gwi_read_u64le(w->note_in));
     return GW_OK;
 }
 
@@ -133,14 +189,18 @@ static gw_status go_round(ring *g)
         GWI_TRY(take_note(g, done));
         GWI_TRY(finish(g, done));
     }
-    return gwi_wait_all(g->comm, g->send, g->window);
+    GWI_TRY(gwi_wait_all(g->comm, g->send, g->window));
+    GWI_TRY(gwi_wait_all(g->comm, g->check_send, g->window));
+    if (g->note != NULL && *g->note == 0 && g->bad < g->n)
+        *g->note = GWI_NOTE_SUM | g->bad;
+    return GW_OK;
 }
 
 static gw_status start(ring *g, gw_comm *c, float *x, size_t n, size_t rounds)
 {
     size_t p = (size_t)c->workers, segment = (n + p - 1) / p;
 
-    *g = (ring){.comm = c, .x = x, .n = n, .divide = 1.0f};
+    *g = (ring){.comm = c, .x = x, .n = n, .bad = n, .divide = 1.0f};
     g->left = (c->rank + c->workers - 1) % c->workers;
     g->right = (c->rank + 1) % c->workers;
     g->rounds = rounds;
@@ -149,12 +209,16 @@ static gw_status start(ring *g, gw_comm *c, float *x, size_t n, size_t rounds)
     g->incoming_floats = segment / g->chunks + 1;
     g->recv = c->ops;
     g->send = c->ops + WINDOW;
-    g->note_recv = c->ops + 2 * WINDOW;
-    g->note_send = c->ops + 2 * WINDOW + 1;
-    g->note_pair = gwi_comm_scratch(
-        c, 2 * sizeof(gwi_note) + g->window * g->incoming_floats * sizeof(float));
-    g->incoming = (float *)(g->note_pair + 2);
-    return g->note_pair == NULL ? GW_ERR_NOMEM : GW_OK;
+    g->check_recv = c->ops + 2 * WINDOW;
+    g->check_send = c->ops + 3 * WINDOW;
+    g->note_recv = c->ops + 4 * WINDOW;
+    g->note_send = c->ops + 4 * WINDOW + 1;
+    g->incoming = gwi_comm_scratch(
+        c, sizeof *g->words + g->window * g->incoming_floats * sizeof(float));
+    if (g->incoming == NULL)
+        return GW_ERR_NOMEM;
+    g->words = (ring_words *)(void *)(g->incoming + g->window * g->incoming_floats);
+    return GW_OK;
 }
 
 gw_status gwi_allreduce_ring(gw_comm *c, float *x, size_t n, float divide,

@@ -44,11 +44,14 @@ static size_t scales_for(const gwi_coder *c, size_t k)
 }
 
 gw_status gwi_coder_init(gwi_coder *c, const gwi_spec *spec, const gw_layout *layout,
-                         size_t k)
+                         bool finite, size_t k)
 {
     size_t all, width = widest(layout, &all);
 
-    *c = (gwi_coder){.how = spec->how, .centre = spec->opt.centre, .layout = layout};
+    *c = (gwi_coder){.how = spec->how,
+                     .centre = spec->opt.centre,
+                     .layout = layout,
+                     .finite = finite};
     c->levels = (gwi_levels_format){.bits = (unsigned)spec->opt.bits,
                                     .bucket = (uint32_t)spec->opt.bucket,
                                     .norm = (gwi_levels_norm)spec->opt.norm};
@@ -242,11 +245,17 @@ static void get_centres(const gwi_coder *c, const gwi_wire_view *view, float *ou
     gwi_centres_decode(&centres, view->values, view->form.k, out);
 }
 
+static void get_scales(gwi_coder *c, const gwi_wire_view *view)
+{
+    gwi_wire_get_f32(c->scales, view->scales, view->scale_count);
+    c->scales_read = view->scale_count;
+}
+
 static void get_values(gwi_coder *c, const gwi_wire_view *view, float *out)
 {
     size_t k = view->form.k;
 
-    gwi_wire_get_f32(c->scales, view->scales, view->scale_count);
+    get_scales(c, view);
     switch (c->how) {
     case GWI_HOW_BF16:
         gwi_bf16_decode(gwi_bf16(), view->values, out, k);
@@ -261,6 +270,22 @@ static void get_values(gwi_coder *c, const gwi_wire_view *view, float *out)
     default:
         gwi_wire_get_f32(out, view->values, k);
     }
+}
+
+/* Nobody sends NaN or infinity where somebody looks for them: workers that have some
+ * send a note. Levels cannot be anything but finite. */
+static gw_status check_finite(const gwi_coder *c, const float *v, size_t n)
+{
+    size_t bad = c->finite && c->how != GWI_HOW_LEVELS ? gwi_first_nonfinite(v, n) : n;
+
+    return bad == n
+               ? GW_OK
+               : gw_fail(GW_ERR_DATA, "value %zu of %zu is NaN or infinite", bad, n);
+}
+
+float gwi_coder_peak(const gwi_coder *c)
+{
+    return c->how == GWI_HOW_LEVELS ? gwi_absmax(c->scales, c->scales_read) : INFINITY;
 }
 
 /* ---- lists -------------------------------------------------------------- */
@@ -283,6 +308,7 @@ gw_status gwi_coder_put_list(gwi_coder *c, gwi_list *list, size_t n,
         put_values(c, &w, list->value, list->n, at);
     }
     GWI_TRY(gwi_wire_put_positions(&w, list->index));
+    gwi_wire_seal(msg, w.len);
     *len = w.len;
     return GW_OK;
 }
@@ -324,9 +350,10 @@ gw_status gwi_coder_get_list(gwi_coder *c, const uint8_t *msg, size_t len, size_
     GWI_TRY(gwi_wire_get_positions(&view, list->index, list->cap));
     list->n = view.form.k;
     if (by_column(c))
-        return get_columns(c, &view, list);
-    get_values(c, &view, list->value);
-    return GW_OK;
+        GWI_TRY(get_columns(c, &view, list));
+    else
+        get_values(c, &view, list->value);
+    return check_finite(c, list->value, list->n);
 }
 
 /* ---- vectors ------------------------------------------------------------ */
@@ -339,6 +366,7 @@ gw_status gwi_coder_put_vector(gwi_coder *c, float *v, size_t n, const gwi_occas
 
     GWI_TRY(gwi_wire_begin(&w, &form, msg, cap));
     put_values(c, &w, v, n, at);
+    gwi_wire_seal(msg, w.len);
     *len = w.len;
     return GW_OK;
 }
@@ -359,7 +387,7 @@ gw_status gwi_coder_add_vector(gwi_coder *c, const uint8_t *msg, size_t len,
     gwi_wire_view view;
 
     GWI_TRY(open_vector(c, msg, len, step, n, &view));
-    gwi_wire_get_f32(c->scales, view.scales, view.scale_count);
+    get_scales(c, &view);
     if (c->how == GWI_HOW_BF16)
         gwi_bf16_decode_add(gwi_bf16(), view.values, acc, n);
     else

@@ -15,18 +15,19 @@
 typedef struct gwi_coder {
     gwi_how how;
     gwi_levels_format levels;
-    int centre;              /* which GWI_CENTRE_ word */
-    const gw_layout *layout; /* for columns */
-    float *scales;           /* room for the scales of one message */
-    size_t scales_cap;
-    uint32_t *slots; /* columns only: for the widest tensor */
+    int centre;                     /* which GWI_CENTRE_ word */
+    const gw_layout *layout;        /* for columns */
+    float *scales;                  /* room for the scales of one message */
+    size_t scales_cap, scales_read; /* room; of the last message read */
+    bool finite;                    /* values that are not are refused */
+    uint32_t *slots;                /* columns only: for the widest tensor */
     struct gwi_column_sum *sums;
     void *memory;
 } gwi_coder;
 
-/* Prepares for messages of up to k values. GW_ERR_NOMEM. */
+/* Prepares for messages of up to k values, all of them finite or not. GW_ERR_NOMEM. */
 gw_status gwi_coder_init(gwi_coder *coder, const gwi_spec *spec,
-                         const gw_layout *layout, size_t k);
+                         const gw_layout *layout, bool finite, size_t k);
 void gwi_coder_fini(gwi_coder *coder);
 
 /* The longest message of up to k of n values, or of all n. */
@@ -58,5 +59,8 @@ gw_status gwi_coder_add_vector(gwi_coder *coder, const uint8_t *msg, size_t len,
                                uint64_t step, float *acc, size_t n);
 gw_status gwi_coder_get_vector(gwi_coder *coder, const uint8_t *msg, size_t len,
                                uint64_t step, float *out, size_t n);
+
+/* No value of the vector read last is of a larger magnitude; infinite if not known. */
+float gwi_coder_peak(const gwi_coder *coder);
 
 #endif

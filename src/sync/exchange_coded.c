@@ -9,8 +9,9 @@
  *            average anew and sends it to all: 2 (P-1)/P M bytes, coded twice
  *
  * with M the bytes of one coded vector. Segments are whole buckets. */
-#include "sync/sync.h"
+#include "sync/notes.h"
 
+#include <float.h>
 #include <string.h>
 
 #include "kernels/vector.h"
@@ -63,7 +64,7 @@ static gw_status coded_init(gw_sync *s)
     size_t n = s->layout->floats, p = (size_t)s->comm->workers;
 
     choose_way(s);
-    GWI_TRY(gwi_coder_init(&x->coder, &s->spec, s->layout, n));
+    GWI_TRY(gwi_coder_init(&x->coder, &s->spec, s->layout, gwi_looks(s), n));
     segment longest = segment_of(s, 0);
     size_t message = gwi_coder_vector_bound(&x->coder, scatters(s) ? longest.end : n);
     x->cap = (message + 63) & ~(size_t)63;
@@ -95,6 +96,27 @@ static float *source(gw_sync *s, float *v)
     return s->residual;
 }
 
+/* Adds what worker r sent to acc. */
+static gw_status add_message(gw_sync *s, int r, float *acc, size_t n)
+{
+    coded *x = s->state;
+
+    return gwi_blame(s, r,
+                     gwi_coder_add_vector(&x->coder, x->in + (size_t)r * x->cap,
+                                          x->lens[r], s->step, acc, n));
+}
+
+/* A note if the sum of numbers that were finite is not. It cannot be where the largest
+ * magnitudes of all workers add up to something finite, and mostly they do. */
+static gwi_note look_at_sum(const gw_sync *s, const float *v, size_t begin, size_t end,
+                            float peak)
+{
+    if (!gwi_looks(s) || peak <= FLT_MAX)
+        return 0;
+    size_t bad = begin + gwi_first_nonfinite(v + begin, end - begin);
+    return bad < end ? gwi_note_of_sum(s, bad) : 0;
+}
+
 /* ---- gather ------------------------------------------------------------- */
 
 static gw_status put_back_own(gw_sync *s)
@@ -108,24 +130,30 @@ static gw_status put_back_own(gw_sync *s)
                                 s->residual, s->layout->floats);
 }
 
-static gw_status add_all(gw_sync *s, float *v)
+static gw_status add_all(gw_sync *s, float *v, gwi_note *note)
 {
     coded *x = s->state;
-    size_t n = s->layout->floats, p = (size_t)s->comm->workers;
+    size_t n = s->layout->floats;
+    int p = s->comm->workers;
+    float peak = 0;
 
-    GWI_TRY(gwi_coder_get_vector(&x->coder, x->in, x->lens[0], s->step, v, n));
-    for (size_t r = 1; r < p; r++)
-        GWI_TRY(gwi_coder_add_vector(&x->coder, x->in + r * x->cap, x->lens[r], s->step,
-                                     v, n));
+    GWI_TRY(gwi_blame(
+        s, 0, gwi_coder_get_vector(&x->coder, x->in, x->lens[0], s->step, v, n)));
+    peak += gwi_coder_peak(&x->coder);
+    for (int r = 1; r < p; r++) {
+        GWI_TRY(add_message(s, r, v, n));
+        peak += gwi_coder_peak(&x->coder);
+    }
     if (p > 1)
         gwi_divide(v, (float)p, n);
+    *note = look_at_sum(s, v, 0, n, peak);
     return GW_OK;
 }
 
 static gw_status run_gather(gw_sync *s, float *v, gwi_note *note)
 {
     coded *x = s->state;
-    size_t n = s->layout->floats, p = (size_t)s->comm->workers, len;
+    size_t n = s->layout->floats, len;
     uint8_t *msg = x->in + (size_t)s->comm->rank * x->cap;
     gwi_occasion at = {.step = s->step, .key = gwi_sync_key(s, false)};
     bool good = *note == 0;
@@ -134,13 +162,13 @@ static gw_status run_gather(gw_sync *s, float *v, gwi_note *note)
         GWI_TRY(
             gwi_coder_put_vector(&x->coder, source(s, v), n, &at, msg, x->cap, &len));
     else
-        len = gwi_put_note(msg, *note);
+        len = gwi_put_note(s, msg, *note);
     gwi_sync_encoded(s);
-    GWI_TRY(gw_allgather(s->comm, msg, len, x->in, x->cap, x->lens));
-    *note = gwi_least_note(x->in, x->cap, x->lens, p);
+    GWI_TRY(gwi_allgather(s->comm, msg, len, x->in, x->cap, x->lens));
+    GWI_TRY(gwi_least_note(s, x->in, x->cap, x->lens, note));
     if (*note != 0)
         return good ? put_back_own(s) : GW_OK;
-    return add_all(s, v);
+    return add_all(s, v, note);
 }
 
 /* ---- scatter ------------------------------------------------------------ */
@@ -166,7 +194,7 @@ static void note_to_all(gw_sync *s, gwi_note note)
     coded *x = s->state;
 
     for (int r = 0; r < s->comm->workers; r++)
-        x->lens[r] = gwi_put_note(x->out + (size_t)r * x->cap, note);
+        x->lens[r] = gwi_put_note(s, x->out + (size_t)r * x->cap, note);
 }
 
 /* Sends message r of x->out to worker r, and receives into x->in; x->lens becomes
@@ -203,20 +231,24 @@ static gw_status put_back_segments(gw_sync *s)
 }
 
 /* The average of the own segment: own values exactly, the others' as they came. */
-static gw_status average_own(gw_sync *s, float *v, segment g)
+static gw_status average_own(gw_sync *s, float *v, segment g, gwi_note *note)
 {
     coded *x = s->state;
     size_t n = g.end - g.begin;
+    float peak;
 
     if (s->residual != NULL) {
         memcpy(v + g.begin, s->residual + g.begin, n * sizeof *v);
         memset(s->residual + g.begin, 0, n * sizeof *v);
     }
+    peak = gwi_absmax(v + g.begin, n);
     for (int r = 0; r < s->comm->workers; r++)
-        if (r != s->comm->rank)
-            GWI_TRY(gwi_coder_add_vector(&x->coder, x->in + (size_t)r * x->cap,
-                                         x->lens[r], s->step, v + g.begin, n));
+        if (r != s->comm->rank) {
+            GWI_TRY(add_message(s, r, v + g.begin, n));
+            peak += gwi_coder_peak(&x->coder);
+        }
     gwi_divide(v + g.begin, (float)s->comm->workers, n);
+    *note = look_at_sum(s, v, g.begin, g.end, peak);
     return GW_OK;
 }
 
@@ -240,17 +272,36 @@ static gw_status read_averages(gw_sync *s, float *v)
 
     for (int r = 0; r < s->comm->workers; r++) {
         segment g = segment_of(s, r);
-        GWI_TRY(gwi_coder_get_vector(&x->coder, x->in + (size_t)r * x->cap, x->lens[r],
-                                     s->step, v + g.begin, g.end - g.begin));
+        GWI_TRY(gwi_blame(s, r,
+                          gwi_coder_get_vector(&x->coder, x->in + (size_t)r * x->cap,
+                                               x->lens[r], s->step, v + g.begin,
+                                               g.end - g.begin)));
     }
     return GW_OK;
+}
+
+/* The second half: averages, or the note that one overflows, to all. */
+static gw_status hand_on(gw_sync *s, float *v, gwi_note *note)
+{
+    coded *x = s->state;
+    size_t own = (size_t)s->comm->rank, len;
+    segment g = segment_of(s, s->comm->rank);
+    uint8_t *msg = x->in + own * x->cap;
+
+    GWI_TRY(average_own(s, v, g, note));
+    if (*note == 0)
+        GWI_TRY(code_average(s, v, g, &len));
+    else
+        len = gwi_put_note(s, msg, *note);
+    GWI_TRY(gwi_allgather(s->comm, msg, len, x->in, x->cap, x->lens));
+    GWI_TRY(gwi_least_note(s, x->in, x->cap, x->lens, note));
+    return *note == 0 ? read_averages(s, v) : GW_OK;
 }
 
 static gw_status run_scatter(gw_sync *s, float *v, gwi_note *note)
 {
     coded *x = s->state;
-    size_t own = (size_t)s->comm->rank, len;
-    segment g = segment_of(s, s->comm->rank);
+    size_t own = (size_t)s->comm->rank;
     bool good = *note == 0;
 
     if (good)
@@ -259,14 +310,11 @@ static gw_status run_scatter(gw_sync *s, float *v, gwi_note *note)
         note_to_all(s, *note);
     gwi_sync_encoded(s);
     GWI_TRY(all_to_all(s));
-    x->lens[own] = good ? 0 : gwi_put_note(x->in + own * x->cap, *note);
-    *note = gwi_least_note(x->in, x->cap, x->lens, (size_t)s->comm->workers);
+    x->lens[own] = good ? 0 : gwi_put_note(s, x->in + own * x->cap, *note);
+    GWI_TRY(gwi_least_note(s, x->in, x->cap, x->lens, note));
     if (*note != 0)
         return good ? put_back_segments(s) : GW_OK;
-    GWI_TRY(average_own(s, v, g));
-    GWI_TRY(code_average(s, v, g, &len));
-    GWI_TRY(gw_allgather(s->comm, x->in + own * x->cap, len, x->in, x->cap, x->lens));
-    return read_averages(s, v);
+    return hand_on(s, v, note);
 }
 
 static gw_status coded_run(gw_sync *s, float *v, gwi_note *note)

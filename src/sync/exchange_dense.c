@@ -6,6 +6,7 @@
  * that is the order in which backward makes gradients. Buckets are reduced one by
  * one, so the result does not depend on whether they came one by one or together. */
 #include "sync/buckets.h"
+#include "sync/notes.h"
 
 static bool dense_fits(const gwi_spec *spec)
 {
@@ -42,8 +43,7 @@ bool gwi_bucket_next(const gw_layout *l, gwi_bucket *b)
 
 gw_status gwi_average_bucket(gw_sync *s, const gwi_bucket *b, float *v, gwi_note *note)
 {
-    return gwi_allreduce(s->comm, v + b->begin, b->end - b->begin,
-                         (float)s->comm->workers, note);
+    return gwi_average(s, v + b->begin, b->end - b->begin, b->begin, note);
 }
 
 gw_status gwi_average_dense(gw_sync *s, float *v, gwi_note *note)

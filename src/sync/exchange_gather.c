@@ -9,6 +9,7 @@
 #include "sync/selector.h"
 
 #include "kernels/vector.h"
+#include "sync/notes.h"
 #include "sync/pieces.h"
 
 typedef struct gather {
@@ -32,7 +33,8 @@ static gw_status gather_init(gw_sync *s)
     size_t n = s->layout->floats, p = (size_t)s->comm->workers;
 
     GWI_TRY(gwi_selector_init(&x->selector, s));
-    GWI_TRY(gwi_coder_init(&x->coder, &s->spec, s->layout, x->selector.list.cap));
+    GWI_TRY(gwi_coder_init(&x->coder, &s->spec, s->layout, gwi_looks(s),
+                           x->selector.list.cap));
     x->cap =
         (gwi_coder_list_bound(&x->coder, n, x->selector.list.cap) + 63) & ~(size_t)63;
     x->memory = gwi_calloc(p, x->cap + sizeof(size_t));
@@ -62,7 +64,7 @@ static gw_status encode(gw_sync *s, float *v, uint8_t *msg, size_t *len, gwi_not
     gwi_selector_run(&x->selector, s, v);
     *note = gwi_sync_look_later(s, &x->selector.list);
     if (*note != 0) {
-        *len = gwi_put_note(msg, *note);
+        *len = gwi_put_note(s, msg, *note);
         return GW_OK;
     }
     GWI_TRY(gwi_coder_put_list(&x->coder, &x->selector.list, s->layout->floats, &at,
@@ -76,8 +78,10 @@ static gw_status decode(gw_sync *s, size_t rank)
 {
     gather *x = s->state;
 
-    return gwi_coder_get_list(&x->coder, x->slots + rank * x->cap, x->lens[rank],
-                              s->layout->floats, s->step, &x->selector.list);
+    return gwi_blame(s, (int)rank,
+                     gwi_coder_get_list(&x->coder, x->slots + rank * x->cap,
+                                        x->lens[rank], s->layout->floats, s->step,
+                                        &x->selector.list));
 }
 
 static gw_status add_all(gw_sync *s, float *v)
@@ -98,17 +102,17 @@ static gw_status add_all(gw_sync *s, float *v)
 static gw_status gather_run(gw_sync *s, float *v, gwi_note *note)
 {
     gather *x = s->state;
-    size_t p = (size_t)s->comm->workers, own = (size_t)s->comm->rank, len;
+    size_t own = (size_t)s->comm->rank, len;
     uint8_t *msg = x->slots + own * x->cap;
 
     if (*note == 0)
         GWI_TRY(encode(s, v, msg, &len, note));
     else
-        len = gwi_put_note(msg, *note);
+        len = gwi_put_note(s, msg, *note);
     bool good = *note == 0;
     gwi_sync_encoded(s);
-    GWI_TRY(gw_allgather(s->comm, msg, len, x->slots, x->cap, x->lens));
-    *note = gwi_least_note(x->slots, x->cap, x->lens, p);
+    GWI_TRY(gwi_allgather(s->comm, msg, len, x->slots, x->cap, x->lens));
+    GWI_TRY(gwi_least_note(s, x->slots, x->cap, x->lens, note));
     if (*note == 0)
         return add_all(s, v);
     if (good) {

@@ -8,7 +8,7 @@
  *
  * A worker keeps its own deviations and its own signs, so the workers apply
  * different updates and their models drift apart from the first step. */
-#include "sync/sync.h"
+#include "sync/notes.h"
 
 #include "kernels/means.h"
 
@@ -26,7 +26,7 @@ static gw_status means_run(gw_sync *s, float *v, gwi_note *note)
     float all[2] = {own[0], own[1]};
 
     gwi_sync_encoded(s);
-    GWI_TRY(gwi_allreduce(s->comm, all, 2, (float)s->comm->workers, note));
+    GWI_TRY(gwi_average(s, all, 2, 0, note));
     gwi_two_shift(gwi_means(), v, n, all[0] - own[0], all[1] - own[1]);
     return GW_OK;
 }

@@ -27,6 +27,7 @@
 
 #include "kernels/merge.h"
 #include "kernels/vector.h"
+#include "sync/notes.h"
 #include "sync/pieces.h"
 
 /* Merges of one worker in one exchange: log2 of the workers, at most. */
@@ -83,7 +84,7 @@ static gw_status tree_init(gw_sync *s)
 
     GWI_TRY(gwi_selector_init(&x->selector, s));
     k = x->selector.list.cap;
-    GWI_TRY(gwi_coder_init(&x->coder, &s->spec, s->layout, k));
+    GWI_TRY(gwi_coder_init(&x->coder, &s->spec, s->layout, gwi_looks(s), k));
     x->cap = (gwi_coder_list_bound(&x->coder, n, k) + 63) & ~(size_t)63;
     merges = by_paper(s) ? (size_t)count_merges(s->comm) : 0;
     x->memory = gwi_calloc(1, 2 * x->cap + (5 + merges) * k * 8);
@@ -129,7 +130,7 @@ static gw_status write_message(gw_sync *s, gwi_note note, bool second, size_t *l
 
     if (note != 0) {
         gwi_residual_add(s, &x->selector.list);
-        *len = gwi_put_note(x->out, note);
+        *len = gwi_put_note(s, x->out, note);
         return GW_OK;
     }
     GWI_TRY(gwi_coder_put_list(&x->coder, &x->selector.list, s->layout->floats, &at,
@@ -143,27 +144,46 @@ static gw_status write_message(gw_sync *s, gwi_note note, bool second, size_t *l
     return GW_OK;
 }
 
-static gw_status read_message(gw_sync *s, const uint8_t *msg, size_t len,
+static gw_status read_message(gw_sync *s, int from, const uint8_t *msg, size_t len,
                               gwi_list *list)
 {
     tree *x = s->state;
 
-    return gwi_coder_get_list(&x->coder, msg, len, s->layout->floats, s->step, list);
+    return gwi_blame(
+        s, from,
+        gwi_coder_get_list(&x->coder, msg, len, s->layout->floats, s->step, list));
+}
+
+/* Finite entries may add up to more than a float holds. Such a sum is of no use to
+ * anybody: it is dropped, and the note says where. */
+static gwi_note drop_overflow(const gw_sync *s, const gwi_list *list)
+{
+    size_t bad = list->n;
+
+    if (!gwi_looks(s))
+        return 0;
+    for (size_t i = list->n; i-- > 0;)
+        if (!isfinite(list->value[i])) {
+            list->value[i] = 0;
+            bad = i;
+        }
+    return bad < list->n ? gwi_note_of_sum(s, list->index[bad]) : 0;
 }
 
 /* W = the k largest of W + R. */
-static gw_status merge(gw_sync *s, size_t len)
+static gw_status merge(gw_sync *s, int from, size_t len, gwi_note *note)
 {
     tree *x = s->state;
     gwi_list *w = &x->selector.list;
     size_t k = w->n;
 
-    GWI_TRY(read_message(s, x->in, len, &x->theirs));
+    GWI_TRY(read_message(s, from, x->in, len, &x->theirs));
     gwi_merge_largest(w, &x->theirs, k > x->theirs.n ? k : x->theirs.n, w, &x->others);
     if (s->spec.opt.putback == GWI_PUTBACK_KEEP)
         gwi_residual_add(s, &x->others);
     else if (by_paper(s))
         copy_list(&x->rejected[x->merges++], &x->others);
+    *note = drop_overflow(s, w);
     return GW_OK;
 }
 
@@ -174,15 +194,16 @@ static gw_status receive_child(gw_sync *s, int from, gwi_note *note)
 
     GWI_TRY(gwi_recv(s->comm, op, from, x->in, x->cap));
     GWI_TRY(gwi_wait(s->comm, op));
-    gwi_note theirs = gwi_get_note(x->in, op->len);
+    gwi_note theirs;
+    GWI_TRY(gwi_get_note(s, from, x->in, op->len, &theirs));
     if (theirs != 0) {
-        *note = *note == 0 || theirs < *note ? theirs : *note;
+        *note = gwi_lesser_note(*note, theirs);
         return GW_OK;
     }
     if (*note == 0)
-        return merge(s, op->len);
+        return merge(s, from, op->len, note);
     /* This worker gives up; what the other has given away stays here. */
-    GWI_TRY(read_message(s, x->in, op->len, &x->theirs));
+    GWI_TRY(read_message(s, from, x->in, op->len, &x->theirs));
     gwi_residual_add(s, &x->theirs);
     return GW_OK;
 }
@@ -274,8 +295,8 @@ static gw_status descend(gw_sync *s, gwi_note *note)
     if (s->comm->rank == 0)
         GWI_TRY(write_message(s, *note, true, &len));
     GWI_TRY(gwi_broadcast_message(s->comm, x->out, x->cap, &len));
-    *note = gwi_get_note(x->out, len);
-    return *note != 0 ? GW_OK : read_message(s, x->out, len, &x->selector.list);
+    GWI_TRY(gwi_get_note(s, 0, x->out, len, note));
+    return *note != 0 ? GW_OK : read_message(s, 0, x->out, len, &x->selector.list);
 }
 
 static gw_status tree_run(gw_sync *s, float *v, gwi_note *note)

@@ -64,8 +64,7 @@ static gw_status by_buckets(gwi_overlap *o, gwi_note *note)
         if (!await(o, b.first_tensor))
             return GW_ERR_STOPPED;
         gw_status st = gwi_sync_bucket(s, &b, o->grad, &found);
-        if (found != 0 && (*note == 0 || found < *note))
-            *note = found;
+        *note = gwi_lesser_note(*note, found);
         GWI_TRY(st);
     }
     return GW_OK;

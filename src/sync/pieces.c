@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "kernels/vector.h"
+#include "sync/notes.h"
 #include "sync/overlap.h"
 
 /* Floats that are added and cleared in one go: 16 KiB of each vector, half of what a

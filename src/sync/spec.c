@@ -309,7 +309,8 @@ static gw_status check_first(const gwi_stage *first)
 
 static gw_status check_pair(const gwi_stage *a, const gwi_stage *b)
 {
-    if (a->role == GWI_ROLE_ALL || b->role == GWI_ROLE_ALL)
+    if (b->role != GWI_ROLE_CHECK &&
+        (a->role == GWI_ROLE_ALL || b->role == GWI_ROLE_ALL))
         return gw_fail(GW_ERR_SPEC,
                        "'%s' and '%s' do not fit together; '%s' stands alone", a->name,
                        b->name, a->role == GWI_ROLE_ALL ? a->name : b->name);
@@ -319,6 +320,13 @@ static gw_status check_pair(const gwi_stage *a, const gwi_stage *b)
     if (a->role > b->role)
         return gw_fail(GW_ERR_SPEC, "'%s' belongs before '%s'", b->name, a->name);
     return GW_OK;
+}
+
+/* Whether there are steps after which all workers have the same model. */
+static bool ever_equal(const gwi_spec *spec)
+{
+    return (spec->when == GWI_WHEN_EVERY || spec->when == GWI_WHEN_GROW) &&
+           spec->which != GWI_WHICH_CHUNK && spec->how != GWI_HOW_MEANS;
 }
 
 /* What a stage needs from the spec as a whole. */
@@ -335,6 +343,10 @@ static gw_status check_needs(const gwi_spec *spec, const gwi_stage *stage)
         return gw_fail(GW_ERR_SPEC,
                        "'%s' fits behind topk, gtopk or drop of gradients, residual=on",
                        stage->name);
+    if (stage->role == GWI_ROLE_CHECK && !ever_equal(spec))
+        return gw_fail(GW_ERR_SPEC,
+                       "'%s' does not fit '%s', whose workers' models differ",
+                       stage->name, spec->stages[0]->name);
     return GW_OK;
 }
 
@@ -415,8 +427,12 @@ gw_status gwi_spec_parse(const char *text, gwi_spec *spec)
 
     if (text == NULL)
         return gw_fail(GW_ERR_SPEC, "a sync needs a spec, such as \"dense\"");
-    *spec = (gwi_spec){
-        .opt = {.density = 1, .every = 1, .bits = 32, .chunks = 1, .bucket = 512}};
+    *spec = (gwi_spec){.opt = {.density = 1,
+                               .every = 1,
+                               .bits = 32,
+                               .chunks = 1,
+                               .bucket = 512,
+                               .check = GWI_CHECK_EVERY}};
     while (next_piece(&rest, '+', &stage))
         GWI_TRY(parse_stage(spec, stage));
     GWI_TRY(check_first(spec->stages[0]));

@@ -164,6 +164,13 @@ static const gwi_key mask = {.name = "mask",
                              .at = AT(mask),
                              .kind = GWI_WORD};
 
+static const gwi_key check_every = {.name = "every",
+                                    .range = "a count of steps, 0 for never",
+                                    .least = 0,
+                                    .most = COUNT_MAX,
+                                    .at = AT(check),
+                                    .kind = GWI_COUNT};
+
 #define KEYS(...) ((const gwi_key *const[]){__VA_ARGS__, NULL})
 #define NO_KEYS   ((const gwi_key *const[]){NULL})
 
@@ -282,6 +289,11 @@ static const gwi_stage table[] = {
      .example = "momentum:0.9",
      .role = GWI_ROLE_MOMENTUM,
      .keys = KEYS(&momentum, &clip, &mask)},
+    {.name = "check",
+     .summary = "how often workers compare their models, 1000 steps if not given",
+     .example = "check:1000",
+     .role = GWI_ROLE_CHECK,
+     .keys = KEYS(&check_every)},
 };
 
 const gwi_stage *gwi_stage_at(size_t i)

@@ -9,11 +9,11 @@
  *
  * Numbers are 8 bytes, little-endian, the masses f64; vectors are f32. The check is
  * FNV-1a of all before it. */
-#include "sync/sync.h"
+#include "sync/notes.h"
 
 #include <string.h>
 
-#include "kernels/vector.h"
+#include "wire/wire_bytes.h"
 
 enum { VECTORS = 4, WORDS = 15, SPEC_LEN = 256, HEADER_LEN = 8 * WORDS + SPEC_LEN };
 
@@ -151,6 +151,25 @@ gw_status gw_state_seal(void *state, size_t len)
 
 /* ---- loading ------------------------------------------------------------ */
 
+/* A NaN that is remembered would come back in every step from then on. */
+static gw_status check_numbers(const gw_sync *s, const uint8_t *state, size_t i)
+{
+    static const char *const names[VECTORS] = {"residual", "velocity", "last model",
+                                               "mean model"};
+    const uint8_t *at = state + HEADER_LEN;
+
+    for (int v = 0; gwi_looks(s) && v < VECTORS; v++) {
+        if ((vector_set(s) >> v & 1) == 0)
+            continue;
+        for (size_t j = 0; j < s->layout->floats; j++, at += 4)
+            if ((gwi_read_u32le(at) & 0x7f800000u) == 0x7f800000u)
+                return gw_fail(GW_ERR_DATA,
+                               "state %zu holds NaN or infinity in its %s, tensor '%s'",
+                               i, names[v], gwi_layout_find(s->layout, j)->name);
+    }
+    return GW_OK;
+}
+
 static gw_status check_state(const gw_sync *s, const uint8_t *state, size_t len,
                              size_t i)
 {
@@ -166,7 +185,7 @@ static gw_status check_state(const gw_sync *s, const uint8_t *state, size_t len,
     if (len != expected || get_word(state + 8) != s->layout->floats ||
         get_word(state + 16) != vector_set(s))
         return gw_fail(GW_ERR_DATA, "state %zu is of another model", i);
-    return GW_OK;
+    return check_numbers(s, state, i);
 }
 
 static uint64_t step_of(const void *state)

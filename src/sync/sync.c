@@ -4,11 +4,12 @@
  * checked and measured around it. */
 #include "sync/sync.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "kernels/vector.h"
+#include "sync/agreement.h"
+#include "sync/notes.h"
 #include "sync/overlap.h"
 #include "sync/pieces.h"
 
@@ -48,27 +49,7 @@ static void leave(gw_sync *s, const gw_traffic *before)
     gwi_trace_end(s->comm, end);
 }
 
-/* ---- notes -------------------------------------------------------------- */
-
-/* A note about a bad number: worker + 1 above, tensor below, so that the least note is
- * that of the first such worker. 0 if `bad` is past the end. */
-static gwi_note note_of(const gw_sync *s, size_t bad)
-{
-    if (bad >= s->layout->floats)
-        return 0;
-    const gw_tensor *t = gwi_layout_find(s->layout, bad);
-    return (uint64_t)(s->comm->rank + 1) << 32 | (uint64_t)(t - s->layout->tensors);
-}
-
-static gwi_note look_at(const gw_sync *s, const float *grad, size_t begin, size_t end)
-{
-    size_t bad;
-
-    if (s->nonfinite == GW_NONFINITE_IGNORE)
-        return 0;
-    bad = begin + gwi_first_nonfinite(grad + begin, end - begin);
-    return bad == end ? 0 : note_of(s, bad);
-}
+/* ---- looking for bad numbers --------------------------------------------- */
 
 /* Whether the exchange of this step will look. */
 static bool looks_later(const gw_sync *s)
@@ -78,72 +59,29 @@ static bool looks_later(const gw_sync *s)
            s->small.count == 0 && s->now.gradient && !s->now.dense;
 }
 
+/* A finite gradient was more than the residual could take in: what overflowed is
+ * dropped, the rest goes back. */
+static void keep_finite(gw_sync *s, const gwi_list *selected)
+{
+    for (size_t i = 0; s->residual != NULL && i < selected->n; i++)
+        if (isfinite(selected->value[i]))
+            s->residual[selected->index[i]] += selected->value[i];
+}
+
 gwi_note gwi_sync_look_later(gw_sync *s, const gwi_list *selected)
 {
     size_t bad;
 
-    if (!looks_later(s))
+    if (!gwi_looks(s))
         return 0;
     bad = gwi_first_nonfinite(selected->value, selected->n);
     if (bad == selected->n)
         return 0;
-    s->spoiled = true;
-    return note_of(s, selected->index[bad]);
-}
-
-static gw_status act_on(gw_sync *s, gwi_note note)
-{
-    if (note == 0)
-        return GW_OK;
-    if (s->nonfinite == GW_NONFINITE_SKIP) {
-        s->stats.skipped++;
-        return GW_SKIPPED;
-    }
-    const gw_tensor *t = gw_layout_tensor(s->layout, note & UINT32_MAX);
-    return gw_fail(
-        GW_ERR_NUMBER,
-        "the gradient of worker %d holds NaN or infinity in tensor '%s' (step "
-        "%" PRIu64 ")",
-        (int)(note >> 32) - 1, t != NULL ? t->name : "?", s->step);
-}
-
-/* Workers leave an exchange one after the other. One that stops at a bad number may
- * have told the others so before these are through; for them its end is GW_ERR_PEER,
- * but whoever knows of the number itself, as the one whose gradient it is does, stops
- * there like the first. */
-gw_status gwi_sync_outcome(gw_sync *s, gw_status st, gwi_note note)
-{
-    bool stops = note != 0 && s->nonfinite != GW_NONFINITE_SKIP;
-
-    return st == GW_OK || (st == GW_ERR_PEER && stops) ? act_on(s, note) : st;
-}
-
-size_t gwi_put_note(uint8_t *msg, gwi_note note)
-{
-    for (int i = 0; i < 8; i++)
-        msg[i] = (uint8_t)(note >> 8 * i);
-    return 8;
-}
-
-gwi_note gwi_get_note(const uint8_t *msg, size_t len)
-{
-    gwi_note note = 0;
-
-    for (int i = 7; len == 8 && i >= 0; i--)
-        note = note << 8 | msg[i];
-    return note;
-}
-
-gwi_note gwi_least_note(const uint8_t *slots, size_t cap, const size_t *lens, size_t p)
-{
-    gwi_note least = 0;
-
-    for (size_t r = 0; r < p; r++) {
-        gwi_note note = gwi_get_note(slots + r * cap, lens[r]);
-        if (note != 0 && (least == 0 || note < least))
-            least = note;
-    }
-    return least;
+    if (looks_later(s))
+        s->spoiled = true;
+    else
+        keep_finite(s, selected);
+    return gwi_note_at(s, selected->index[bad]);
 }
 
 /* ---- gradients ---------------------------------------------------------- */
@@ -165,7 +103,7 @@ static gw_status run_exchange(gw_sync *s, float *v, gwi_note *note)
 {
     gwi_small_take(s, v);
     GWI_TRY(s->exchange->run(s, v, note));
-    return *note != 0 ? GW_OK : gwi_small_give(s, v);
+    return *note != 0 ? GW_OK : gwi_small_give(s, v, note);
 }
 
 static gw_status exchange_gradient(gw_sync *s, float *grad, gwi_note *note)
@@ -192,7 +130,7 @@ gw_status gwi_sync_whole(gw_sync *s, float *grad, gwi_note *note)
     gw_traffic before = enter(s);
     gw_status st = GW_OK;
 
-    *note = looks_later(s) ? 0 : look_at(s, grad, 0, s->layout->floats);
+    *note = looks_later(s) ? 0 : gwi_look_at(s, grad, 0, s->layout->floats);
     if (s->now.gradient)
         st = exchange_gradient(s, grad, note);
     leave(s, &before);
@@ -204,8 +142,10 @@ gw_status gwi_sync_pieces(gw_sync *s, gwi_note *note)
     gw_traffic before = enter(s);
     gw_status st = GW_OK;
 
-    if (s->nonfinite != GW_NONFINITE_IGNORE && !looks_later(s))
-        *note = note_of(s, gwi_pieces_first_nonfinite(&s->pieces));
+    if (gwi_looks(s) && !looks_later(s)) {
+        size_t bad = gwi_pieces_first_nonfinite(&s->pieces);
+        *note = bad < s->layout->floats ? gwi_note_at(s, bad) : 0;
+    }
     if (s->now.gradient) {
         if (*note == 0)
             gwi_pieces_move(&s->pieces, s->residual);
@@ -219,7 +159,7 @@ gw_status gwi_sync_bucket(gw_sync *s, const gwi_bucket *b, float *grad, gwi_note
 {
     gw_traffic before = enter(s);
 
-    *note = look_at(s, grad, b->begin, b->end);
+    *note = gwi_look_at(s, grad, b->begin, b->end);
     gwi_sync_encoded(s);
     gw_status st = gwi_average_bucket(s, b, grad, note);
     leave(s, &before);
@@ -242,42 +182,51 @@ gw_status gw_sync_gradient(gw_sync *s, float *grad)
 
 /* ---- models ------------------------------------------------------------- */
 
-static gw_status average(gw_sync *s, float *x, size_t n)
+/* The average of x[begin, end) over the workers. */
+static gw_status average(gw_sync *s, float *x, size_t begin, size_t end, gwi_note *note)
 {
-    return gwi_allreduce(s->comm, x, n, (float)s->comm->workers, NULL);
+    *note = gwi_look_at(s, x, begin, end);
+    return gwi_average(s, x + begin, end - begin, begin, note);
+}
+
+static gw_status average_all(gw_sync *s, float *x, gwi_note *note)
+{
+    return average(s, x, 0, s->layout->floats, note);
 }
 
 /* The rotating chunk of sparse parameter averaging. */
-static gw_status average_chunk(gw_sync *s, float *x)
+static gw_status average_chunk(gw_sync *s, float *x, gwi_note *note)
 {
     size_t begin, end, chunks = s->spec.opt.chunks;
 
     gw_part(s->layout->floats, (int)chunks, (int)((s->step - 1) % chunks), &begin,
             &end);
-    return average(s, x + begin, end - begin);
+    return average(s, x, begin, end, note);
 }
 
 /* Every worker goes on from the last common model plus the average of what was sent
  * of the changes since. */
-static gw_status exchange_change(gw_sync *s, float *x)
+static gw_status exchange_change(gw_sync *s, float *x, gwi_note *note)
 {
     size_t n = s->layout->floats;
-    gwi_note note = 0;
 
+    *note = gwi_look_at(s, x, 0, n);
     gwi_subtract(x, x, s->reference, n);
-    GWI_TRY(run_exchange(s, x, &note));
+    GWI_TRY(run_exchange(s, x, note));
+    if (*note != 0)
+        return GW_OK;
     gwi_add(x, s->reference, n);
     memcpy(s->reference, x, n * sizeof *x);
     return GW_OK;
 }
 
-static gw_status exchange_model(gw_sync *s, float *x)
+static gw_status exchange_model(gw_sync *s, float *x, gwi_note *note)
 {
     if (s->spec.what == GWI_WHAT_CHANGE)
-        return exchange_change(s, x);
+        return exchange_change(s, x, note);
     if (s->spec.which == GWI_WHICH_CHUNK)
-        return average_chunk(s, x);
-    return average(s, x, s->layout->floats);
+        return average_chunk(s, x, note);
+    return average_all(s, x, note);
 }
 
 /* The running mean of all models of this worker. */
@@ -311,26 +260,34 @@ static bool refers(const gw_sync *s)
 
 int gw_sync_model_due(const gw_sync *s)
 {
-    return s->now.model || repairs(s) || s->mean != NULL || refers(s);
+    return s->now.model || repairs(s) || s->mean != NULL || refers(s) ||
+           gwi_agreement_due(s);
+}
+
+/* What a step does with the models, in order. */
+static gw_status model_step(gw_sync *s, float *params)
+{
+    gwi_note note = 0;
+    gw_status st = GW_OK;
+
+    add_to_mean(s, params);
+    if (repairs(s))
+        st = average_all(s, params, &note);
+    else if (s->now.model)
+        st = exchange_model(s, params, &note);
+    GWI_TRY(gwi_model_outcome(s, st, note));
+    return gwi_agreement_due(s) ? gwi_agreement_check(s, params) : GW_OK;
 }
 
 gw_status gw_sync_model(gw_sync *s, float *params)
 {
-    gw_status st = GW_OK;
-
     GWI_TRY(check_started(s));
     if (!gw_sync_model_due(s))
         return GW_OK;
     if (refers(s))
         memcpy(s->reference, params, s->layout->floats * sizeof *params);
-    if (!s->now.model && !repairs(s) && s->mean == NULL)
-        return GW_OK;
     gw_traffic before = enter(s);
-    add_to_mean(s, params);
-    if (repairs(s))
-        st = average(s, params, s->layout->floats);
-    else if (s->now.model)
-        st = exchange_model(s, params);
+    gw_status st = model_step(s, params);
     leave(s, &before);
     return st;
 }
@@ -351,12 +308,16 @@ gw_status gw_sync_finish(gw_sync *s, float *params)
     size_t n = s->layout->floats;
     bool averages = s->spec.what != GWI_WHAT_GRADIENT && s->spec.when != GWI_WHEN_NEVER;
     gw_traffic before = enter(s);
+    gwi_note note = 0;
     gw_status st = GW_OK;
 
     if (s->mean != NULL)
         memcpy(params, s->mean, n * sizeof *params);
     if (averages || s->mean != NULL)
-        st = average(s, params, n);
+        st = average_all(s, params, &note);
+    st = gwi_model_outcome(s, st, note);
+    if (st == GW_OK && gwi_agreement_ends(s))
+        st = gwi_agreement_check(s, params);
     leave(s, &before);
     return st;
 }

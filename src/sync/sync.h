@@ -95,11 +95,11 @@ struct gw_sync {
     char text[256];  /* the same with every choice made */
 };
 
-/* Where a bad number ends the run anyway (GW_NONFINITE_END), exact top-k need not read
- * the gradient an extra time to find it: NaN and infinity are larger than everything,
- * so they are among what was selected. An exchange whose note is 0 has the selected
- * looked at; if something bad is there, the residual is spoiled and the note says so.
- */
+/* An exchange whose note is 0 has what was selected looked at, and sends the note that
+ * this returns. Where a bad number ends the run anyway (GW_NONFINITE_END), exact top-k
+ * does not read the gradient an extra time to find it: NaN and infinity are larger than
+ * everything, so they are among what was selected; the residual is then spoiled.
+ * Otherwise the gradient was good, and the residual has overflowed. */
 gwi_note gwi_sync_look_later(gw_sync *sync, const gwi_list *selected);
 
 /* An exchange calls this when its own data is encoded and messages begin. */
@@ -113,22 +113,10 @@ bool gwi_is_small(const gw_sync *sync, const gw_tensor *tensor);
 
 /* Moves the small tensors out of v, leaving zeros, and back in, averaged. */
 void gwi_small_take(gw_sync *sync, float *v);
-gw_status gwi_small_give(gw_sync *sync, float *v);
+gw_status gwi_small_give(gw_sync *sync, float *v, gwi_note *note);
 
 /* The key of random rounding for this worker and step; `second` for the second
  * rounding within a step. */
 uint64_t gwi_sync_key(const gw_sync *sync, bool second);
-
-/* ---- notes in place of messages ----------------------------------------- */
-
-/* A worker whose gradient is no good sends its note, 8 bytes, in place of a message;
- * no message is that short. */
-size_t gwi_put_note(uint8_t *msg, gwi_note note);
-
-/* The note that len bytes are, 0 if they are a message. */
-gwi_note gwi_get_note(const uint8_t *msg, size_t len);
-
-/* The least note among p messages that begin cap bytes apart; 0 if there is none. */
-gwi_note gwi_least_note(const uint8_t *slots, size_t cap, const size_t *lens, size_t p);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/random.h"
+#include "sync/notes.h"
 #include "sync/overlap.h"
 
 static const gwi_exchange *const exchanges[] = {
@@ -81,23 +82,6 @@ static gw_status fail_mismatch(const settings *own, const settings *other, int r
                                                 : "what to do about NaN and infinity");
 }
 
-/* Whether all workers bring the same word: in log2 P rounds, of which the least
- * reaches all. */
-static gw_status all_same(gw_comm *c, uint64_t word, bool *same)
-{
-    gwi_note least = word | 1, greatest = ~(word | 1) | 1;
-    float nothing = 0;
-
-    if (c->workers == 1) {
-        *same = true;
-        return GW_OK;
-    }
-    GWI_TRY(gwi_allreduce_doubling(c, &nothing, 0, 1.0f, &least));
-    GWI_TRY(gwi_allreduce_doubling(c, &nothing, 0, 1.0f, &greatest));
-    *same = (least & ~(gwi_note)1) == (~greatest & ~(gwi_note)1);
-    return GW_OK;
-}
-
 /* Gathers what all were started with, to say who differs in what. */
 static gw_status name_difference(gw_comm *c, const settings *own)
 {
@@ -127,7 +111,8 @@ static gw_status compare_settings(const gw_sync *s)
     bool same;
 
     memcpy(own.text, s->text, sizeof own.text);
-    GWI_TRY(all_same(s->comm, hash(14695981039346656037u, &own, sizeof own), &same));
+    GWI_TRY(
+        gwi_all_same(s->comm, hash(14695981039346656037u, &own, sizeof own), &same));
     return same ? GW_OK : name_difference(s->comm, &own);
 }
 
@@ -190,14 +175,34 @@ void gwi_small_take(gw_sync *s, float *v)
     }
 }
 
-gw_status gwi_small_give(gw_sync *s, float *v)
+/* Where in the layout's vector number i of the small tensors' values lies. */
+static size_t small_place(const gw_sync *s, size_t i)
+{
+    for (size_t t = 0; t < s->layout->count; t++) {
+        const gw_tensor *tensor = &s->layout->tensors[t];
+        size_t n = tensor->rows * tensor->cols;
+        if (!gwi_is_small(s, tensor))
+            continue;
+        if (i < n)
+            return tensor->offset + i;
+        i -= n;
+    }
+    return 0;
+}
+
+gw_status gwi_small_give(gw_sync *s, float *v, gwi_note *note)
 {
     const float *from = s->small.values;
+    gwi_note found = 0, *carried = gwi_looks(s) ? &found : NULL;
 
     if (s->small.count == 0)
         return GW_OK;
     GWI_TRY(gwi_allreduce(s->comm, s->small.values, s->small.count,
-                          (float)s->comm->workers, NULL));
+                          (float)s->comm->workers, carried));
+    if (found != 0) {
+        *note = gwi_note_of_sum(s, small_place(s, found & UINT32_MAX));
+        return GW_OK;
+    }
     for (size_t i = 0; i < s->layout->count; i++) {
         const gw_tensor *t = &s->layout->tensors[i];
         size_t n = t->rows * t->cols;

@@ -2,11 +2,13 @@
  *
  * wire.h - messages between workers, as docs/format.md fixes them byte by byte.
  *
- *     | header, 16 bytes | group, 4 | scales, f32 | values | positions |
+ *     | header, 20 bytes | group, 4 | scales, f32 | values | positions |
  *
  * The group and the scales exist where the coding of the values has them, the
  * positions in sparse messages. Everything but the positions has a length that
- * follows from the header and the group, so these come last and need none.
+ * follows from the header and the group, so these come last and need none. The
+ * header ends with a check of all the rest. A note, in place of a message, is a
+ * header and 8 bytes.
  *
  * The wire knows containers and positions. What scales and packed values mean is
  * the business of kernels/: encoders write them straight into the message, where
@@ -15,15 +17,22 @@
 #ifndef GWI_WIRE_H
 #define GWI_WIRE_H
 
+#include <stdbool.h>
+
 #include "base.h"
 #include "wire/index_coder.h"
 
-enum { GWI_WIRE_VERSION = 1, GWI_WIRE_HEADER_LEN = 16 };
+enum {
+    GWI_WIRE_VERSION = 2,
+    GWI_WIRE_HEADER_LEN = 20,
+    GWI_WIRE_CHECK_AT = 16, /* where in the header the check is */
+    GWI_WIRE_NOTE_LEN = GWI_WIRE_HEADER_LEN + 8
+};
 
 typedef enum gwi_wire_kind {
-    GWI_WIRE_DENSE = 1,    /* all n values */
-    GWI_WIRE_SPARSE = 2,   /* k of n values and their positions */
-    GWI_WIRE_TWO_MEANS = 3 /* two f32 that stand for all n */
+    GWI_WIRE_DENSE = 1,  /* all n values */
+    GWI_WIRE_SPARSE = 2, /* k of n values and their positions */
+    GWI_WIRE_NOTE = 3    /* no values: where there is a number that is no good */
 } gwi_wire_kind;
 
 typedef enum gwi_wire_coding {
@@ -40,7 +49,7 @@ typedef struct gwi_wire_form {
     unsigned bits;  /* per value: levels 2 to 8, centres 1 or 2, otherwise 0 */
     uint32_t group; /* levels: entries per bucket; centres: how many; else 0 */
     uint32_t n;     /* floats in the vector that the message is about */
-    uint32_t k;     /* values in it: n if dense, 2 if two means */
+    uint32_t k;     /* values in it: n if dense, 0 if a note */
     uint32_t step;  /* of the sender, modulo 2^32 */
 } gwi_wire_form;
 
@@ -72,6 +81,17 @@ gw_status gwi_wire_begin(gwi_wire_writer *writer, const gwi_wire_form *form,
  * adds their length to writer->len. GW_ERR_ARG if they do not ascend below n. */
 gw_status gwi_wire_put_positions(gwi_wire_writer *writer, const uint32_t *positions);
 
+/* Writes the check into the header of a message of len bytes that is complete. */
+void gwi_wire_seal(uint8_t *msg, size_t len);
+
+/* What a note says: the worker and the tensor in which NaN or infinity is. */
+typedef struct gwi_wire_trouble {
+    uint32_t worker, tensor;
+} gwi_wire_trouble;
+
+/* Writes a note, GWI_WIRE_NOTE_LEN bytes, sealed. */
+void gwi_wire_put_note(uint8_t *msg, uint32_t n, uint32_t step, gwi_wire_trouble note);
+
 /* ---- reading --------------------------------------------------------------- */
 
 /* A message that was opened: where its parts are. */
@@ -85,10 +105,10 @@ typedef struct gwi_wire_view {
     size_t positions_len;
 } gwi_wire_view;
 
-/* Opens len bytes that may be anything: checks the header, the length, the zero
- * bits after packed values, and that the norms of levels are finite and not
- * negative. f32, bf16 and centres may be any numbers. GW_ERR_DATA says what is
- * wrong; *view is then undefined. */
+/* Opens len bytes that may be anything: compares the check, looks at the header, the
+ * length, the zero bits after packed values, and that the norms of levels are finite
+ * and not negative. f32, bf16 and centres may be any numbers. GW_ERR_DATA says what
+ * is wrong; *view is then undefined. */
 gw_status gwi_wire_open(gwi_wire_view *view, const uint8_t *msg, size_t len);
 
 /* Checks that an opened message is the one expected: of the same step, kind,
@@ -96,6 +116,12 @@ gw_status gwi_wire_open(gwi_wire_view *view, const uint8_t *msg, size_t len);
  * there are depends on the positions, and is for those who decode them to check.
  * GW_ERR_DATA says what differs. */
 gw_status gwi_wire_expect(const gwi_wire_view *view, const gwi_wire_form *want);
+
+/* Whether len bytes claim to be a note; whether they are one, gwi_wire_open() says. */
+bool gwi_wire_looks_like_note(const uint8_t *msg, size_t len);
+
+/* What an opened note says. */
+gwi_wire_trouble gwi_wire_get_note(const gwi_wire_view *view);
 
 /* Reads the k positions of a sparse message at once; gwi_index_next() reads them
  * in blocks. GW_ERR_DATA if there are more than cap or they are malformed. */

@@ -13,8 +13,8 @@ const char *gwi_wire_kind_name(gwi_wire_kind kind)
         return "dense";
     case GWI_WIRE_SPARSE:
         return "sparse";
-    case GWI_WIRE_TWO_MEANS:
-        return "two means";
+    case GWI_WIRE_NOTE:
+        return "note";
     }
     return "unknown";
 }
@@ -45,11 +45,11 @@ static gw_status check_count(const gwi_wire_form *f, gw_status status)
         return f->k <= f->n ? GW_OK
                             : gw_fail(status, "sparse message of n=%u has %u values",
                                       f->n, f->k);
-    case GWI_WIRE_TWO_MEANS:
-        return f->k == 2 && f->coding == GWI_WIRE_F32
+    case GWI_WIRE_NOTE:
+        return f->k == 0 && f->coding == GWI_WIRE_F32
                    ? GW_OK
-                   : gw_fail(status, "two means are 2 values of f32, not %u of %s",
-                             f->k, gwi_wire_coding_name(f->coding));
+                   : gw_fail(status, "a note has %u values of %s, not 0 of f32", f->k,
+                             gwi_wire_coding_name(f->coding));
     }
     return gw_fail(status, "kind %u of message is not known", (unsigned)f->kind);
 }
@@ -133,6 +133,8 @@ gwi_wire_parts gwi_wire_form_parts(const gwi_wire_form *form)
         break;
     }
     parts.group_len = gwi_wire_has_group(form->coding) ? GWI_WIRE_GROUP_LEN : 0;
+    if (form->kind == GWI_WIRE_NOTE)
+        parts.values_len = GWI_WIRE_NOTE_LEN - GWI_WIRE_HEADER_LEN;
     parts.fixed_len = GWI_WIRE_HEADER_LEN + parts.group_len + 4 * parts.scale_count +
                       parts.values_len;
     return parts;

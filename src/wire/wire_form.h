@@ -25,6 +25,9 @@ gw_status gwi_wire_form_check(const gwi_wire_form *form, gw_status status);
 /* The lengths of the parts of a message of a form that was checked. */
 gwi_wire_parts gwi_wire_form_parts(const gwi_wire_form *form);
 
+/* The check that belongs into a message: of all its bytes but its own four. */
+uint32_t gwi_wire_crc(const uint8_t *msg, size_t len);
+
 /* Whether values of this coding come with a group and scales. */
 static inline int gwi_wire_has_group(gwi_wire_coding coding)
 {

@@ -6,6 +6,19 @@
 
 #include <assert.h>
 
+/* Whether the bytes are those that were sealed. */
+static gw_status check_seal(const uint8_t *msg, size_t len)
+{
+    uint32_t said = gwi_read_u32le(msg + GWI_WIRE_CHECK_AT);
+    uint32_t found = gwi_wire_crc(msg, len);
+
+    if (said == found)
+        return GW_OK;
+    return gw_fail(GW_ERR_DATA,
+                   "message of %zu bytes was damaged: its check is 0x%08x, not 0x%08x",
+                   len, found, said);
+}
+
 static gw_status get_header(gwi_wire_form *f, const uint8_t *msg, size_t len)
 {
     if (len < GWI_WIRE_HEADER_LEN)
@@ -18,6 +31,7 @@ static gw_status get_header(gwi_wire_form *f, const uint8_t *msg, size_t len)
     if ((msg[0] & 0x0f) != GWI_WIRE_VERSION)
         return gw_fail(GW_ERR_DATA, "message of version %d, this library reads %d",
                        msg[0] & 0x0f, GWI_WIRE_VERSION);
+    GWI_TRY(check_seal(msg, len));
     f->kind = (gwi_wire_kind)msg[1];
     f->coding = (gwi_wire_coding)msg[2];
     f->bits = msg[3];
@@ -115,6 +129,17 @@ gw_status gwi_wire_expect(const gwi_wire_view *view, const gwi_wire_form *want)
         return gw_fail(GW_ERR_DATA, "message has %u values, expected at most %u", f->k,
                        want->k);
     return GW_OK;
+}
+
+bool gwi_wire_looks_like_note(const uint8_t *msg, size_t len)
+{
+    return len >= 2 && msg[1] == GWI_WIRE_NOTE;
+}
+
+gwi_wire_trouble gwi_wire_get_note(const gwi_wire_view *view)
+{
+    return (gwi_wire_trouble){gwi_read_u32le(view->values),
+                              gwi_read_u32le(view->values + 4)};
 }
 
 void gwi_wire_start_positions(const gwi_wire_view *view, gwi_index_reader *reader)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * wire_write.c - the header, and where the parts of a message go. */
+#include "kernels/crc32c.h"
 #include "wire/wire_bytes.h"
 #include "wire/wire_form.h"
 
@@ -49,6 +50,27 @@ gw_status gwi_wire_put_positions(gwi_wire_writer *writer, const uint32_t *positi
     GWI_TRY(gwi_index_encode(positions, f->k, f->n, writer->positions, &len));
     writer->len += len;
     return GW_OK;
+}
+
+uint32_t gwi_wire_crc(const uint8_t *msg, size_t len)
+{
+    uint32_t head = gwi_crc32c(0, msg, GWI_WIRE_CHECK_AT);
+
+    return gwi_crc32c(head, msg + GWI_WIRE_HEADER_LEN, len - GWI_WIRE_HEADER_LEN);
+}
+
+void gwi_wire_seal(uint8_t *msg, size_t len)
+{
+    assert(len >= GWI_WIRE_HEADER_LEN);
+    gwi_write_u32le(msg + GWI_WIRE_CHECK_AT, gwi_wire_crc(msg, len));
+}
+
+void gwi_wire_put_note(uint8_t *msg, uint32_t n, uint32_t step, gwi_wire_trouble note)
+{
+    put_header(&(gwi_wire_form){.kind = GWI_WIRE_NOTE, .n = n, .step = step}, msg);
+    gwi_write_u32le(msg + GWI_WIRE_HEADER_LEN, note.worker);
+    gwi_write_u32le(msg + GWI_WIRE_HEADER_LEN + 4, note.tensor);
+    gwi_wire_seal(msg, GWI_WIRE_NOTE_LEN);
 }
 
 void gwi_wire_put_f32(uint8_t *to, const float *from, size_t n)

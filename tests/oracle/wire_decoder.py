@@ -6,7 +6,7 @@ shows as a difference.
 """
 import struct
 
-KINDS = {1: "dense", 2: "sparse", 3: "two means"}
+KINDS = {1: "dense", 2: "sparse", 3: "note"}
 CODINGS = {0: "f32", 1: "bf16", 2: "levels", 3: "centres"}
 BLOCK = 128
 
@@ -23,6 +23,16 @@ def require(truth, what):
 def to_f32(x):
     """The nearest float of 32 bits."""
     return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+def crc32c(data):
+    """CRC-32C, a bit at a time."""
+    c = 0xFFFFFFFF
+    for byte in data:
+        c ^= byte
+        for _ in range(8):
+            c = c >> 1 ^ (0x82F63B78 if c & 1 else 0)
+    return c ^ 0xFFFFFFFF
 
 
 class Bits:
@@ -116,7 +126,7 @@ def check_form(kind, coding, width, n, k):
     require(lowest <= width <= highest, "%d bits" % width)
     require(kind != 1 or k == n, "dense with k != n")
     require(kind != 2 or k <= n, "sparse with k > n")
-    require(kind != 3 or (k == 2 and coding == 0), "two means are two f32")
+    require(kind != 3 or (k == 0 and coding == 0), "a note with values")
 
 
 def check_group(coding, width, k, group):
@@ -146,9 +156,10 @@ def decode(message, cols=None):
     cols is the number of columns where there is one centre per column, for a
     layout of one matrix that fills the whole vector."""
     parts = Bytes(message)
-    magic, kind, coding, width = parts.take(4) if len(message) >= 16 else (0, 0, 0, 0)
-    require(magic == 0xD1, "not a message of version 1")
-    step, n, k = parts.numbers("I", 3)
+    magic, kind, coding, width = parts.take(4) if len(message) >= 20 else (0, 0, 0, 0)
+    require(magic == 0xD2, "not a message of version 2")
+    step, n, k, check = parts.numbers("I", 4)
+    require(check == crc32c(message[:16] + message[20:]), "the check does not fit")
     check_form(kind, coding, width, n, k)
     group, scales, codes, positions = 0, [], [], []
     if coding == 0:
@@ -159,6 +170,7 @@ def decode(message, cols=None):
     else:
         group, scales = read_scales(parts, coding, width, k)
         codes = read_codes(parts.take((k * width + 7) // 8), k, width)
+    note = parts.numbers("I", 2) if kind == 3 else [0, 0]
     rest = message[parts.at :]
     require(kind == 2 or not rest, "bytes after the last value")
     if kind == 2:
@@ -169,4 +181,4 @@ def decode(message, cols=None):
         centres = which_centre(codes, scales, positions, cols)
         values = [-scales[c] if code & 1 else scales[c] for code, c in zip(codes, centres)]
     return {"kind": KINDS[kind], "coding": CODINGS[coding], "bits": width, "group": group,
-            "n": n, "k": k, "step": step, "positions": positions, "values": values}
+            "n": n, "k": k, "step": step, "positions": positions, "values": values, "note": note}

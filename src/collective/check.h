@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * check.h - the check of messages that have no header: raw floats, and bytes of the
+ * caller's.
+ *
+ * Floats that go by recursive doubling are packed, and the check ends the message.
+ * Everything else is sent from where it lies and received where it belongs, with no
+ * room behind it; its check, 4 bytes, is the next message to the same worker. */
+#ifndef GWI_CHECK_H
+#define GWI_CHECK_H
+
+#include "comm.h"
+#include "kernels/crc32c.h"
+#include "wire/wire_bytes.h"
+
+enum { GWI_CHECK_LEN = 4 };
+
+static inline void gwi_put_check(uint8_t *to, const void *data, size_t len)
+{
+    gwi_write_u32le(to, gwi_crc32c(0, data, len));
+}
+
+static inline bool gwi_is_checked(const uint8_t *check, const void *data, size_t len)
+{
+    return gwi_read_u32le(check) == gwi_crc32c(0, data, len);
+}
+
+/* Breaks the comm: what worker `from` sent did not arrive as it was sent. */
+gw_status gwi_fail_check(gw_comm *c, int from, size_t len);
+
+#endif
