@@ -153,6 +153,7 @@ static void put_list(desk *d)
     gwi_wire_put_f32(w.values, d->list.value, d->list.n);
     gwi_wire_put_positions(&w, d->list.index);
     d->len = w.len;
+    gwi_wire_seal(d->msg, d->len);
 }
 
 static void get_list(desk *d, gwi_list *list)

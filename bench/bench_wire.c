@@ -98,6 +98,7 @@ static void message_write(void *arg)
         gwi_wire_put_f32(w.scales, d->values_back, w.scale_count);
         st = gwi_wire_put_positions(&w, d->positions);
         d->len = w.len;
+        gwi_wire_seal(d->bytes, d->len);
     }
     note(d, st);
 }

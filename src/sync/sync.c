@@ -315,11 +315,9 @@ gw_status gw_sync_finish(gw_sync *s, float *params)
         memcpy(params, s->mean, n * sizeof *params);
     if (averages || s->mean != NULL)
         st = average_all(s, params, &note);
-    st = gwi_model_outcome(s, st, note);
-    if (st == GW_OK && gwi_agreement_ends(s))
-        st = gwi_agreement_check(s, params);
     leave(s, &before);
-    return st;
+    GWI_TRY(gwi_model_outcome(s, st, note));
+    return gwi_agreement_ends(s) ? gwi_agreement_check(s, params) : GW_OK;
 }
 
 /* ---- what there is to know ---------------------------------------------- */
