@@ -163,13 +163,13 @@ static gw_status start(const job *j, gw_comm *comm, gw_sync *sync, float *x)
 static gw_status finish(const job *j, gw_comm *comm, gw_sync *sync, const float *x)
 {
     size_t worker = (size_t)gw_comm_rank(comm);
-    uint64_t sent = gw_comm_traffic(comm).bytes_sent;
+    uint64_t sent = gw_sync_stats(sync).bytes_sent;
     float *out = j->finish + worker * j->n;
     gw_status st;
 
     memcpy(out, x, j->n * sizeof *x);
     st = gw_sync_finish(sync, out);
-    j->finish_bytes[worker] = gw_comm_traffic(comm).bytes_sent - sent;
+    j->finish_bytes[worker] = gw_sync_stats(sync).bytes_sent - sent;
     return st;
 }
 
