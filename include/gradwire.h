@@ -261,8 +261,8 @@ GW_API void gw_comm_trace(gw_comm *comm, gw_trace *tell, void *arg);
  * with lengths that fit together. The order of summation depends on n and the
  * number of workers alone, and the result has the same bits on every worker.
  * They fail with GW_ERR_PEER, GW_ERR_TIMEOUT (both naming rank, host and step),
- * GW_ERR_DATA (a peer sent something of another length), or GW_ERR_NOMEM when
- * scratch memory has to grow. After a failure the comm stays failed and the
+ * GW_ERR_DATA (a peer sent something of another length, or it was damaged on its
+ * way), or GW_ERR_NOMEM when scratch memory has to grow. After a failure the comm stays failed and the
  * contents of the buffers are undefined. Where the transport brings an all-reduce of
  * its own, sums are its work: their bits may differ from other transports', and what
  * is counted as traffic is the least that any all-reduce sends. */
@@ -364,10 +364,13 @@ GW_API const gw_tensor *gw_layout_tensor(const gw_layout *layout, size_t i);
 
 typedef struct gw_sync gw_sync;
 
+/* What to do about NaN and infinity, in gradients, in models that are exchanged, and in
+ * sums of numbers that are finite. */
 typedef enum gw_nonfinite {
     GW_NONFINITE_STOP = 0,   /* fail with GW_ERR_NUMBER on every worker, or, on one that
                                 is late, with GW_ERR_PEER because another has ended */
-    GW_NONFINITE_SKIP = 1,   /* return GW_SKIPPED on every worker, count it */
+    GW_NONFINITE_SKIP = 1,   /* return GW_SKIPPED on every worker, count it; in a model,
+                                which cannot skip a step, as STOP */
     GW_NONFINITE_IGNORE = 2, /* do not look */
     GW_NONFINITE_END = 3     /* as STOP, for callers who end then: methods with exact
                                 top-k save a pass over the gradient, and the sync is of
@@ -445,7 +448,10 @@ GW_API gw_status gw_sync_gradient_pieces(gw_sync *sync, const gw_piece *pieces,
 GW_API int gw_sync_overlaps(const gw_sync *sync);
 
 /* Ends a step: methods that exchange models replace params, after the local
- * optimizer's step, by what this worker continues from; others return at once. */
+ * optimizer's step, by what this worker continues from; others return at once. Every
+ * 1000 steps, or as "+check:N" says, methods that leave all models equal compare them:
+ * GW_ERR_DIFFER names the step and the workers that differ. Otherwise fails as
+ * collectives do, or with GW_ERR_NUMBER naming worker, step and tensor. */
 GW_API gw_status gw_sync_model(gw_sync *sync, float *params);
 
 /* Whether gw_sync_model() of the current step would look at params at all (1) or
@@ -456,7 +462,8 @@ GW_API int gw_sync_model_due(const gw_sync *sync);
 /* Ends the training: methods that let models differ between exchanges, or average
  * once at the end, replace params by the average over the workers; with
  * average=polyak, by the average of all models of all workers and steps. Others, and
- * those whose models never meet ("none", "a2sgd"), leave params alone. A collective. */
+ * those whose models never meet ("none", "a2sgd"), leave params alone. Models that should
+ * be equal by now are compared, as by gw_sync_model(). A collective. */
 GW_API gw_status gw_sync_finish(gw_sync *sync, float *params);
 
 /* Whether every worker's model has the same bits after each step (1), provided

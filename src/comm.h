@@ -23,7 +23,8 @@ typedef struct gwi_op {
 
 /* Operations live here and not on a collective's stack: after a failure some stay
  * posted, and a transport may look at them until it is closed. A collective has at
- * most this many under way: a ring 34, an all-to-all four for each of 64 turns. */
+ * most this many under way: a broadcast two for each bit of a rank, an all-to-all four
+ * for each of 64 turns. */
 enum { GWI_MIN_OPS = 34, GWI_MAX_OPS = 256 };
 
 struct gw_comm {
@@ -35,6 +36,7 @@ struct gw_comm {
     gw_status broken; /* GW_OK until the first failure */
     char reason[512]; /* of that failure */
     gw_traffic traffic;
+    bool in_memory; /* messages never leave the memory of this machine */
     gwi_op *active;
     gwi_op **active_end;
     gwi_op *ops; /* for collectives: 4 * workers of them, between the bounds above */

@@ -15,7 +15,6 @@
 #include "wire/index_coder.h"
 
 enum { FNN3 = 199210, HEADER = 20, NOTE = 8, CHECK = 4, BUCKET = 512, SHORT = 8192 };
-enum { CHUNK = 14336 }; /* floats between two checks of a ring, at most */
 
 typedef struct scene scene;
 
@@ -75,13 +74,11 @@ static size_t doubling_messages(int p, int rank)
     return rank >= q ? 1 : rounds + (rank + q < p);
 }
 
-/* What a worker sends around a ring beside floats: segments are cut into chunks that
- * each have a check, and so has every note. */
-static size_t words_of(size_t n, int p)
+/* What a worker sends around a ring beside floats: each round has a check, and those
+ * that add have a note. */
+static size_t words_of(int p)
 {
-    size_t rounds = (size_t)p - 1, chunks = up(n, (size_t)p) / CHUNK + 1;
-
-    return rounds * (NOTE + CHECK) + 2 * rounds * chunks * CHECK;
+    return (size_t)(p - 1) * (NOTE + 2 * CHECK);
 }
 
 /* An all-reduce: around the ring each worker sends every segment twice but for its
@@ -92,7 +89,7 @@ static size_t reduce_bytes(size_t n, int p, int rank)
         return 0;
     if (n <= SHORT)
         return doubling_messages(p, rank) * (4 * n + NOTE + CHECK);
-    return 4 * (2 * n - part(n, p, rank) - part(n, p, (rank + 1) % p)) + words_of(n, p);
+    return 4 * (2 * n - part(n, p, rank) - part(n, p, (rank + 1) % p)) + words_of(p);
 }
 
 static size_t levels_bytes(size_t values, unsigned bits)
@@ -428,13 +425,13 @@ static void test_sums(void **state)
     for (int p = 1; p <= 9; p++) {
         size_t ring = 0, handed = 0, q = (size_t)p - 1;
         for (int r = 0; r < p; r++) {
-            ring += reduce_bytes(FNN3, p, r) - words_of(FNN3, p);
+            ring += reduce_bytes(FNN3, p, r) - words_of(p);
             handed += children(p, r);
         }
         assert_int_equal(ring, 8 * q * (size_t)FNN3);
         assert_int_equal(handed, q);
     }
-    assert_int_equal(reduce_bytes(FNN3 - 2, 4, 0) - words_of(FNN3 - 2, 4),
+    assert_int_equal(reduce_bytes(FNN3 - 2, 4, 0) - words_of(4),
                      8 * (size_t)(FNN3 - 2) * 3 / 4);
     for (int r = 0; r < 8; r++)
         assert_int_equal(doubling_messages(8, r), 3);

@@ -44,12 +44,14 @@ static gw_status allreduce_native(gw_comm *c, float *x, size_t n, float divide,
     return GW_OK;
 }
 
-gw_status gwi_fail_check(gw_comm *c, int from, size_t len)
+gw_status gwi_fail_check(gw_comm *c, int from)
 {
+    const char *host = gw_comm_host(c, from);
+
     gw_fail(GW_ERR_DATA,
-            "a message of %zu bytes from worker %d was damaged on its way: its check "
-            "does not fit",
-            len, from);
+            "a message of worker %d on host %s was damaged on its way: its check does "
+            "not fit",
+            from, host != NULL ? host : "?");
     return gwi_comm_break(c, GW_ERR_DATA);
 }
 
@@ -104,8 +106,7 @@ static gw_status receive_spread(gw_comm *c, spreading *s, int from)
     if (s->check == NULL)
         return GW_OK;
     GWI_TRY(gwi_wait_exactly(c, &c->ops[1], GWI_CHECK_LEN));
-    return gwi_is_checked(s->check, s->buf, s->len) ? GW_OK
-                                                    : gwi_fail_check(c, from, s->len);
+    return gwi_is_checked(s->check, s->buf, s->len) ? GW_OK : gwi_fail_check(c, from);
 }
 
 /* Posts to one worker, with the operations from *posted on. */
@@ -173,7 +174,7 @@ static gw_status take_over(gw_comm *c, int from, void *in, size_t len, uint8_t *
     GWI_TRY(gwi_recv(c, &c->ops[1], from, check, GWI_CHECK_LEN));
     GWI_TRY(gwi_wait_exactly(c, &c->ops[0], len));
     GWI_TRY(gwi_wait_exactly(c, &c->ops[1], GWI_CHECK_LEN));
-    return gwi_is_checked(check, in, len) ? GW_OK : gwi_fail_check(c, from, len);
+    return gwi_is_checked(check, in, len) ? GW_OK : gwi_fail_check(c, from);
 }
 
 gw_status gw_transfer(gw_comm *c, int from, const void *out, int to, void *in,
@@ -251,7 +252,7 @@ static gw_status close_turn(gw_comm *c, const gwi_parcels *x, size_t i)
     return gwi_is_checked(x->checks + t.from * GWI_CHECK_LEN, x->in + t.from * x->cap,
                           t.recv->len)
                ? GW_OK
-               : gwi_fail_check(c, (int)t.from, t.recv->len);
+               : gwi_fail_check(c, (int)t.from);
 }
 
 gw_status gwi_all_to_all(gw_comm *c, const gwi_parcels *x)

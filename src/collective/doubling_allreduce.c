@@ -36,7 +36,7 @@ static gw_status check_incoming(const doubling *d, int from)
 {
     return gwi_is_checked(d->in + d->len, d->in, d->len)
                ? GW_OK
-               : gwi_fail_check(d->comm, from, d->len);
+               : gwi_fail_check(d->comm, from);
 }
 
 static gwi_note note_of(const uint8_t *end_of_vector)

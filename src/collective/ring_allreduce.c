@@ -10,9 +10,12 @@
  * bits; 2 (P-1)/P n floats are sent by each, which is the least possible.
  *
  * Segments are cut further into chunks, and the rounds run chunk by chunk: while
- * one is added the next are on their way. Each chunk is two messages: its floats,
- * from where they lie, and their check. A chunk is looked at before it is used, so
- * nothing that was damaged is handed on. */
+ * one is added the next are on their way. Chunks are sent from where they lie, and
+ * a round ends with a seal: the check of all its chunks, after the note in rounds
+ * that add. A worker seals a round only once it has found the round before to be
+ * what was sent, so nobody gets to the end of a reduction of which a part was
+ * damaged on its way. In shared memory there is no way: the pass over the chunks is
+ * left out, and the check is that of the note alone. */
 #include "collective/check.h"
 #include "collective/collective.h"
 
@@ -20,14 +23,7 @@
 
 /* Half a megabyte: what a gigabit wire takes in 4 ms, for which a rank may be off its
  * core without stopping the ring. */
-enum { WINDOW = 8 };
-
-/* The short messages that are under way. */
-typedef struct ring_words {
-    uint8_t check_in[WINDOW][GWI_CHECK_LEN], check_out[WINDOW][GWI_CHECK_LEN];
-    /* A note, little-endian, and its check. */
-    uint8_t note_in[8 + GWI_CHECK_LEN], note_out[8 + GWI_CHECK_LEN];
-} ring_words;
+enum { WINDOW = 8, SEAL_LEN = 8 + GWI_CHECK_LEN };
 
 typedef struct ring {
     gw_comm *comm;
@@ -40,13 +36,13 @@ typedef struct ring {
     float divide;
     gwi_note *note; /* the caller's, or NULL */
     size_t bad;     /* index of the first number of the sum that is not finite, or n */
-    ring_words *words;
-    gwi_op *recv, *send; /* window of each, and of the next two */
-    gwi_op *check_recv, *check_send;
-    gwi_op *note_recv, *note_send;
+    uint32_t check_in, check_out; /* of the chunks of a round so far */
+    uint8_t *seal_in, *seal_out;  /* SEAL_LEN bytes each */
+    gwi_op *recv, *send;          /* window of each */
+    gwi_op *seal_recv, *seal_send;
 } ring;
 
-_Static_assert(4 * WINDOW + 2 <= GWI_MIN_OPS, "a comm has operations enough");
+_Static_assert(2 * WINDOW + 2 <= GWI_MIN_OPS, "a comm has operations enough");
 
 typedef struct span {
     float *x;
@@ -71,21 +67,10 @@ static bool adds(const ring *g, size_t unit)
     return unit / g->chunks + 1 < (size_t)g->comm->workers;
 }
 
-static gw_status await_chunk(ring *g, size_t slot, void *to, size_t len)
+/* Goes on with the check of a round. */
+static uint32_t check_chunk(const ring *g, uint32_t check, const float *x, size_t n)
 {
-    GWI_TRY(gwi_recv(g->comm, &g->recv[slot], g->left, to, len));
-    return gwi_recv(g->comm, &g->check_recv[slot], g->left, g->words->check_in[slot],
-                    GWI_CHECK_LEN);
-}
-
-static gw_status send_chunk(ring *g, size_t slot, span out)
-{
-    size_t len = out.n * sizeof(float);
-    uint8_t *check = g->words->check_out[slot];
-
-    GWI_TRY(gwi_send(g->comm, &g->send[slot], g->right, out.x, len));
-    gwi_put_check(check, out.x, len);
-    return gwi_send(g->comm, &g->check_send[slot], g->right, check, GWI_CHECK_LEN);
+    return g->comm->in_memory ? check : gwi_crc32c(check, x, n * sizeof *x);
 }
 
 /* A unit is one chunk of one round. Both sides skip empty ones. */
@@ -94,24 +79,15 @@ static gw_status post(ring *g, size_t unit)
     size_t t = unit / g->chunks, chunk = unit % g->chunks, slot = unit % g->window;
     span out = chunk_of(g, t + 1, chunk), in = chunk_of(g, t + 2, chunk);
     void *to = adds(g, unit) ? g->incoming + slot * g->incoming_floats : in.x;
+    size_t len = out.n * sizeof(float);
 
     GWI_TRY(gwi_wait(g->comm, &g->send[slot]));
-    GWI_TRY(gwi_wait(g->comm, &g->check_send[slot]));
     if (in.n > 0)
-        GWI_TRY(await_chunk(g, slot, to, in.n * sizeof(float)));
-    return out.n > 0 ? send_chunk(g, slot, out) : GW_OK;
-}
-
-/* Waits for a chunk, and for its check. */
-static gw_status receive_chunk(ring *g, size_t slot, const float *chunk, size_t n)
-{
-    size_t len = n * sizeof(float);
-
-    GWI_TRY(gwi_wait_exactly(g->comm, &g->recv[slot], len));
-    GWI_TRY(gwi_wait_exactly(g->comm, &g->check_recv[slot], GWI_CHECK_LEN));
-    return gwi_is_checked(g->words->check_in[slot], chunk, len)
-               ? GW_OK
-               : gwi_fail_check(g->comm, g->left, len);
+        GWI_TRY(gwi_recv(g->comm, &g->recv[slot], g->left, to, in.n * sizeof(float)));
+    if (out.n > 0)
+        GWI_TRY(gwi_send(g->comm, &g->send[slot], g->right, out.x, len));
+    g->check_out = check_chunk(g, g->check_out, out.x, out.n);
+    return GW_OK;
 }
 
 /* Every worker sees every chunk of the sum while it is in the cache, so that all find
@@ -127,51 +103,71 @@ static void look_at_sum(ring *g, span sum)
         g->bad = at + bad;
 }
 
+/* The sum of a chunk is complete once this has been added. */
+static bool completes(const ring *g, size_t unit)
+{
+    return unit / g->chunks + 2 == (size_t)g->comm->workers;
+}
+
 static gw_status finish(ring *g, size_t unit)
 {
     size_t t = unit / g->chunks, slot = unit % g->window;
     span in = chunk_of(g, t + 2, unit % g->chunks);
+    const float *came = adds(g, unit) ? g->incoming + slot * g->incoming_floats : in.x;
 
     if (in.n == 0)
         return GW_OK;
-    if (!adds(g, unit)) {
-        GWI_TRY(receive_chunk(g, slot, in.x, in.n));
-        look_at_sum(g, in);
-        return GW_OK;
-    }
-    float *incoming = g->incoming + slot * g->incoming_floats;
-    GWI_TRY(receive_chunk(g, slot, incoming, in.n));
-    gwi_vector()->add(in.x, incoming, in.n);
-    if (t + 2 < (size_t)g->comm->workers)
-        return GW_OK;
-    if (g->divide != 1.0f)
+    GWI_TRY(gwi_wait_exactly(g->comm, &g->recv[slot], in.n * sizeof(float)));
+    g->check_in = check_chunk(g, g->check_in, came, in.n);
+    if (adds(g, unit))
+        gwi_vector()->add(in.x, came, in.n);
+    if (completes(g, unit) && g->divide != 1.0f)
         gwi_vector()->divide(in.x, g->divide, in.n);
-    look_at_sum(g, in);
+    if (completes(g, unit) || !adds(g, unit))
+        look_at_sum(g, in);
     return GW_OK;
 }
 
-/* The note goes once around beside the first chunk of the adding rounds. */
-static gw_status pass_note(ring *g, size_t unit)
+/* ---- seals -------------------------------------------------------------- */
+
+/* The bytes of a seal before its check: a note goes once around, with the rounds that
+ * add. */
+static size_t note_len(const ring *g, size_t unit)
 {
-    if (g->note == NULL || unit % g->chunks != 0 || !adds(g, unit))
-        return GW_OK;
-    ring_words *w = g->words;
-    gwi_write_u64le(w->note_out, *g->note);
-    gwi_put_check(w->note_out + 8, w->note_out, 8);
-    GWI_TRY(gwi_recv(g->comm, g->note_recv, g->left, w->note_in, sizeof w->note_in));
-    return gwi_send(g->comm, g->note_send, g->right, w->note_out, sizeof w->note_out);
+    return g->note != NULL && adds(g, unit) ? 8 : 0;
 }
 
-static gw_status take_note(ring *g, size_t unit)
+static bool ends_round(const ring *g, size_t unit)
 {
-    if (g->note == NULL || unit % g->chunks != 0 || !adds(g, unit))
-        return GW_OK;
-    ring_words *w = g->words;
-    GWI_TRY(gwi_wait_exactly(g->comm, g->note_recv, sizeof w->note_in));
-    GWI_TRY(gwi_wait(g->comm, g->note_send));
-    if (!gwi_is_checked(w->note_in + 8, w->note_in, 8))
-        return gwi_fail_check(g->comm, g->left, 8);
-    *g->note = gwi_lesser_note(*g->note, gwi_read_u64le(w->note_in));
+    return unit % g->chunks == g->chunks - 1;
+}
+
+/* Ends a round after its last unit was posted, for which the round before must have
+ * ended here. */
+static gw_status seal(ring *g, size_t unit)
+{
+    size_t len = note_len(g, unit);
+
+    GWI_TRY(gwi_wait(g->comm, g->seal_send));
+    if (len > 0)
+        gwi_write_u64le(g->seal_out, *g->note);
+    gwi_write_u32le(g->seal_out + len, gwi_crc32c(g->check_out, g->seal_out, len));
+    g->check_out = 0;
+    GWI_TRY(gwi_recv(g->comm, g->seal_recv, g->left, g->seal_in, len + GWI_CHECK_LEN));
+    return gwi_send(g->comm, g->seal_send, g->right, g->seal_out, len + GWI_CHECK_LEN);
+}
+
+static gw_status take_seal(ring *g, size_t unit)
+{
+    size_t len = note_len(g, unit);
+
+    GWI_TRY(gwi_wait_exactly(g->comm, g->seal_recv, len + GWI_CHECK_LEN));
+    uint32_t found = gwi_crc32c(g->check_in, g->seal_in, len);
+    g->check_in = 0;
+    if (!gwi_same_check(gwi_read_u32le(g->seal_in + len), found))
+        return gwi_fail_check(g->comm, g->left);
+    if (len > 0)
+        *g->note = gwi_lesser_note(*g->note, gwi_read_u64le(g->seal_in));
     return GW_OK;
 }
 
@@ -182,15 +178,17 @@ static gw_status go_round(ring *g)
     size_t units = g->rounds * g->chunks, posted = 0;
 
     for (size_t done = 0; done < units; done++) {
-        while (posted < units && posted - done < g->window) {
-            GWI_TRY(pass_note(g, posted));
-            GWI_TRY(post(g, posted++));
+        for (; posted < units && posted - done < g->window; posted++) {
+            GWI_TRY(post(g, posted));
+            if (ends_round(g, posted))
+                GWI_TRY(seal(g, posted));
         }
-        GWI_TRY(take_note(g, done));
         GWI_TRY(finish(g, done));
+        if (ends_round(g, done))
+            GWI_TRY(take_seal(g, done));
     }
     GWI_TRY(gwi_wait_all(g->comm, g->send, g->window));
-    GWI_TRY(gwi_wait_all(g->comm, g->check_send, g->window));
+    GWI_TRY(gwi_wait(g->comm, g->seal_send));
     if (g->note != NULL && *g->note == 0 && g->bad < g->n)
         *g->note = GWI_NOTE_SUM | g->bad;
     return GW_OK;
@@ -209,15 +207,14 @@ static gw_status start(ring *g, gw_comm *c, float *x, size_t n, size_t rounds)
     g->incoming_floats = segment / g->chunks + 1;
     g->recv = c->ops;
     g->send = c->ops + WINDOW;
-    g->check_recv = c->ops + 2 * WINDOW;
-    g->check_send = c->ops + 3 * WINDOW;
-    g->note_recv = c->ops + 4 * WINDOW;
-    g->note_send = c->ops + 4 * WINDOW + 1;
-    g->incoming = gwi_comm_scratch(
-        c, sizeof *g->words + g->window * g->incoming_floats * sizeof(float));
+    g->seal_recv = c->ops + 2 * WINDOW;
+    g->seal_send = c->ops + 2 * WINDOW + 1;
+    g->incoming = gwi_comm_scratch(c, g->window * g->incoming_floats * sizeof(float) +
+                                          2 * SEAL_LEN);
     if (g->incoming == NULL)
         return GW_ERR_NOMEM;
-    g->words = (ring_words *)(void *)(g->incoming + g->window * g->incoming_floats);
+    g->seal_in = (uint8_t *)(g->incoming + g->window * g->incoming_floats);
+    g->seal_out = g->seal_in + SEAL_LEN;
     return GW_OK;
 }
 

@@ -430,6 +430,7 @@ static gw_status new_comm(gw_comm **out, local_end *e)
                                .timeout_seconds = opt->timeout_seconds};
 
     GWI_TRY(gw_comm_new(out, &local_table, e, e->rank, opt->workers, &options));
+    (*out)->in_memory = true;
     gw_status st = opt->link != NULL ? gw_comm_link(*out, opt->link) : GW_OK;
     if (st != GW_OK) {
         (*out)->table.close = NULL; /* the end is released by gw_local_join() */
