@@ -121,8 +121,8 @@ static void threshold(arm *a)
 {
     gwb_lab *lab = a->lab;
     const float *g = gradient(a);
-    float t = gwi_sampled_threshold(lab->r, g, lab->n, 1.0 - a->kernel->density,
-                                    lab->scratch);
+    gwi_threshold t = gwi_sampled_threshold(lab->r, g, lab->n, 1.0 - a->kernel->density,
+                                            lab->scratch);
 
     gwi_select_above(lab->r, g, lab->n, t, &lab->list);
 }

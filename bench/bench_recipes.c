@@ -199,7 +199,7 @@ static void topk(desk *d)
 static void drop(desk *d)
 {
     look(d);
-    float t = gwi_sampled_threshold(d->r, d->v, d->n, 1 - density, d->scratch);
+    gwi_threshold t = gwi_sampled_threshold(d->r, d->v, d->n, 1 - density, d->scratch);
     gwi_select_above(d->r, d->v, d->n, t, &d->list);
     gather_lists(d);
 }

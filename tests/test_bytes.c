@@ -229,7 +229,7 @@ static float least_sent(const scene *s, const float *r, size_t n)
     if (s->k > 0)
         return kth_largest(r, n, s->k);
     float *scratch = malloc(GWI_THRESHOLD_FLOATS(n) * sizeof *scratch);
-    float threshold = gwi_sampled_threshold(r, NULL, n, 0.99, scratch);
+    float threshold = gwi_sampled_threshold(r, NULL, n, 0.99, scratch).value;
     free(scratch);
     return nextafterf(threshold, INFINITY);
 }

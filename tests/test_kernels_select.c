@@ -347,29 +347,58 @@ static void topk_on_threads(void **unused)
 
 /* ---- above a threshold -------------------------------------------------------- */
 
+/* Whether a threshold may have ties. */
+static bool can_tie(float threshold)
+{
+    return key_of(threshold) > 0 && !isnan(threshold);
+}
+
 static void check_above(size_t n, values_kind kind, float threshold, size_t cap)
 {
     float *r = array(n), *g = array(n), *before = array(n);
     gwi_list out = {array(cap), array(cap), 99, cap};
     uint32_t *want = array(n);
     int with_g = values_below(4) > 0;
-    size_t k = 0;
+    gwi_threshold t = {threshold, can_tie(threshold) && values_below(2)};
+    size_t k = 0, all = 0;
 
     values_fill(r, n, kind);
     values_fill(g, n, kind);
     for (size_t i = 0; i < n; i++) {
         before[i] = with_g ? r[i] + g[i] : r[i];
-        if (key_of(before[i]) > key_of(threshold) && k < cap)
+        bool goes = key_of(before[i]) > key_of(threshold) ||
+                    (t.ties && key_of(before[i]) == key_of(threshold));
+        if (goes && k < cap)
             want[k++] = (uint32_t)i;
+        all += goes;
     }
-    gwi_select_above(r, with_g ? g : NULL, n, threshold, &out);
+    bool fits = gwi_select_above(r, with_g ? g : NULL, n, t, &out);
     check_taken(before, r, n, want, k, &out);
+    assert_true(fits ? all <= cap : all >= cap);
+    gwi_put_back(&out, r);
+    assert_int_equal(values_differ(r, before, n), n);
     free(r);
     free(g);
     free(before);
     free(want);
     free(out.index);
     free(out.value);
+}
+
+/* What is larger and what ties, counted one by one. */
+static void check_counts(const float *x, size_t n, float threshold)
+{
+    size_t larger = 0, ties = 0, wanted = values_below(n + 2), end = 0, got[2];
+
+    for (size_t i = 0; i < n; i++) {
+        end = ties < wanted ? i + 1 : end;
+        larger += key_of(x[i]) > key_of(threshold);
+        ties += key_of(x[i]) == key_of(threshold);
+    }
+    gwi_count_above(x, n, threshold, &got[0], &got[1]);
+    assert_int_equal(got[0], larger);
+    assert_int_equal(got[1], ties);
+    assert_int_equal(gwi_ties_end(x, n, threshold, wanted), end);
 }
 
 static const float cuts[] = {0.0f, 1e-45f, 0.25f, -0.5f, 0.9f, 1.5f, INFINITY, NAN};
@@ -385,6 +414,20 @@ static void above_a_threshold(void **unused)
             check_above(length, kind, cuts[values_below(8)], length);
             check_above(length, kind, cuts[values_below(8)], values_below(length + 1));
         }
+    }
+}
+
+static void larger_and_ties_are_counted(void **unused)
+{
+    float x[300];
+
+    (void)unused;
+    for (int trial = 0; trial < 2000; trial++) {
+        size_t n = values_below(300);
+        values_fill(x, n, (values_kind)(trial % VALUES_KINDS));
+        check_counts(x, n, cuts[values_below(8)]);
+        if (n > 0)
+            check_counts(x, n, x[values_below(n)]);
     }
 }
 
@@ -415,18 +458,23 @@ static int smaller_first(const void *a, const void *b)
     return i < j ? -1 : i > j;
 }
 
-static float sorted_threshold(const float *r, const float *g, size_t n, double rate)
+static gwi_threshold sorted_threshold(const float *r, const float *g, size_t n,
+                                      double rate)
 {
-    size_t s = n < 100000 ? n : 100000, stride = n / s;
-    float *sample = array(s), result;
+    size_t s = n < 100000 ? n : 100000, stride = n / s, larger = 0;
+    float *sample = array(s);
     double place = floor((double)s * rate) - 1.0;
+    size_t at = place > 0.0 ? (size_t)place : 0, behind = s - 1 - at;
 
     for (size_t i = 0; i < s; i++)
         sample[i] = fabsf(g ? r[i * stride] + g[i * stride] : r[i * stride]);
     qsort(sample, s, sizeof *sample, smaller_first);
-    result = sample[place > 0.0 ? (size_t)place : 0];
+    gwi_threshold t = {.value = sample[at]};
+    for (size_t i = 0; i < s; i++)
+        larger += key_of(sample[i]) > key_of(t.value);
+    t.ties = can_tie(t.value) && larger < (behind > 0 ? behind : 1);
     free(sample);
-    return result;
+    return t;
 }
 
 static void check_threshold(size_t n, values_kind kind, double rate)
@@ -439,8 +487,10 @@ static void check_threshold(size_t n, values_kind kind, double rate)
     memcpy(r_before, r, n * sizeof *r);
     for (int with_g = 0; with_g < 2; with_g++) {
         const float *h = with_g ? g : NULL;
-        assert_int_equal(values_bits(gwi_sampled_threshold(r, h, n, rate, scratch)),
-                         values_bits(sorted_threshold(r, h, n, rate)));
+        gwi_threshold got = gwi_sampled_threshold(r, h, n, rate, scratch);
+        gwi_threshold want = sorted_threshold(r, h, n, rate);
+        assert_int_equal(values_bits(got.value), values_bits(want.value));
+        assert_int_equal(got.ties, want.ties);
     }
     assert_memory_equal(r, r_before, n * sizeof *r);
     free(r);
@@ -456,7 +506,7 @@ static void threshold_is_that_of_sorting(void **unused)
     float none[GWI_THRESHOLD_FLOATS(0)];
 
     (void)unused;
-    assert_true(gwi_sampled_threshold(NULL, NULL, 0, 0.99, none) == 0.0f);
+    assert_true(gwi_sampled_threshold(NULL, NULL, 0, 0.99, none).value == 0.0f);
     for (size_t t = 0; t < tested_count; t++) {
         gwi_select_use(&tested[t]);
         for (size_t n = 1; n < 300; n++)
@@ -482,7 +532,7 @@ static void a_sample_may_mislead(void **unused)
     gwi_topk_work_init(&work, memory, N, K, 1);
     for (size_t i = 0; i < N; i++)
         r[i] = i < N / 3 * 2 ? 1.0f : 0.5f;
-    assert_true(gwi_sampled_threshold(r, NULL, N, 0.2, scratch) == 0.5f);
+    assert_true(gwi_sampled_threshold(r, NULL, N, 0.2, scratch).value == 0.5f);
     check_topk(&guess, &work, r, NULL, N, K);
     free(memory);
     free(r);
@@ -500,6 +550,7 @@ int main(void)
         cmocka_unit_test(any_guess_will_do),
         cmocka_unit_test(topk_on_threads),
         cmocka_unit_test(above_a_threshold),
+        cmocka_unit_test(larger_and_ties_are_counted),
         cmocka_unit_test(above_on_threads),
         cmocka_unit_test(threshold_is_that_of_sorting),
         cmocka_unit_test(a_sample_may_mislead),

@@ -90,7 +90,7 @@ int32_t gwi_nth_key(const float *value, size_t n, size_t k, size_t *ties)
     return (int32_t)prefix;
 }
 
-static void put_back(const gwi_list *list, float *r)
+void gwi_put_back(const gwi_list *list, float *r)
 {
     for (size_t i = 0; i < list->n; i++)
         r[list->index[i]] = list->value[i];
@@ -311,14 +311,14 @@ void gwi_select_topk(gwi_topk_guess *guess, gwi_topk_work *work, float *r,
     first = search_all(&s, first_guess(guess, &s));
     s.g = NULL;
     if (first < k) {
-        put_back(&s.list[0], r);
+        gwi_put_back(&s.list[0], r);
         if (search_all(&s, sampled_guess(&s)) < k) {
-            put_back(&s.list[0], r);
+            gwi_put_back(&s.list[0], r);
             search_all(&s, -1);
         }
     }
     learn(guess, &s, first, gwi_split_largest(&s.list[0], k, &out, &s.list[0]));
-    put_back(&s.list[0], r);
+    gwi_put_back(&s.list[0], r);
 }
 
 /* ---- above a threshold ----------------------------------------------------- */
@@ -380,7 +380,7 @@ static int cut_shared(cut *c, gwi_list *out)
     for (unsigned p = 0; p < c->parts; p++) {
         const gwi_list *list = &c->list[p];
         if (full) {
-            put_back(list, c->r);
+            gwi_put_back(list, c->r);
             continue;
         }
         out->n = move_entries(out, out->n, list, 0);
@@ -388,23 +388,57 @@ static int cut_shared(cut *c, gwi_list *out)
     return !full;
 }
 
-void gwi_select_above(float *r, const float *g, size_t n, float threshold,
+/* What collect() is to go by. */
+static int32_t bound_of(gwi_threshold t)
+{
+    int32_t key = gwi_magnitude_key(t.value);
+
+    assert(!t.ties || (key > 0 && key < GWI_KEY_NAN));
+    return t.ties ? key - 1 : above_key(key);
+}
+
+bool gwi_select_above(float *r, const float *g, size_t n, gwi_threshold threshold,
                       gwi_list *out)
 {
     cut c = {.r = r, .g = g, .n = n};
 
-    c.above = above_key(gwi_magnitude_key(threshold));
+    c.above = bound_of(threshold);
     c.parts = n < SHARED_MIN ? 1 : gwi_threads();
     out->n = 0;
     if (c.parts > 1) {
         if (cut_shared(&c, out))
-            return;
+            return true;
         c.g = NULL;
         c.parts = 1;
     }
     c.list[0] = *out;
     cut_part(&c, 0);
     out->n = c.list[0].n;
+    return !c.full[0];
+}
+
+void gwi_count_above(const float *r, size_t n, float value, size_t *above, size_t *ties)
+{
+    const int32_t nth = gwi_magnitude_key(value);
+    size_t larger = 0, equal = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        int32_t key = gwi_magnitude_key(r[i]);
+        larger += key > nth;
+        equal += key == nth;
+    }
+    *above = larger;
+    *ties = equal;
+}
+
+size_t gwi_ties_end(const float *r, size_t n, float value, size_t count)
+{
+    const int32_t key = gwi_magnitude_key(value);
+    size_t i = 0;
+
+    for (; i < n && count > 0; i++)
+        count -= gwi_magnitude_key(r[i]) == key;
+    return i;
 }
 
 /* The samples are as far apart as memory is slow: all of them miss the caches. */
@@ -422,25 +456,34 @@ static void take_samples(const float *r, const float *g, size_t stride, size_t c
     }
 }
 
-float gwi_sampled_threshold(const float *r, const float *g, size_t n, double rate,
-                            float *scratch)
+gwi_threshold gwi_threshold_of(float *scratch, size_t count, double rate)
 {
-    size_t count = n < GWI_SAMPLES_MAX ? n : GWI_SAMPLES_MAX;
-    size_t place, ties;
+    size_t place = (size_t)((double)count * rate), ties;
     gwi_topk_work work;
     search s = {.r = scratch, .n = count, .parts = 1};
     const gwi_list *list = &s.list[0];
+    int32_t key;
 
-    if (n == 0)
-        return 0.0f;
-    take_samples(r, g, n / count, count, scratch);
-    place = (size_t)((double)count * rate);
     s.k = count - (place > 0 ? place - 1 : 0);
     gwi_topk_work_init(&work, scratch + count, count, s.k, 1);
     s.list[0] = (gwi_list){work.index, work.value, 0, work.entries};
     if (search_all(&s, sampled_guess(&s)) < s.k) {
-        put_back(list, scratch);
+        gwi_put_back(list, scratch);
         search_all(&s, -1);
     }
-    return key_magnitude(gwi_nth_key(list->value, list->n, s.k, &ties));
+    key = gwi_nth_key(list->value, list->n, s.k, &ties);
+    return (gwi_threshold){.value = key_magnitude(key),
+                           .ties =
+                               key > 0 && key < GWI_KEY_NAN && (ties > 1 || s.k == 1)};
+}
+
+gwi_threshold gwi_sampled_threshold(const float *r, const float *g, size_t n,
+                                    double rate, float *scratch)
+{
+    size_t count = n < GWI_SAMPLES_MAX ? n : GWI_SAMPLES_MAX;
+
+    if (n == 0)
+        return (gwi_threshold){.value = 0};
+    take_samples(r, g, n / count, count, scratch);
+    return gwi_threshold_of(scratch, count, rate);
 }

@@ -17,6 +17,7 @@
 
 #include "kernels/pool.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -63,10 +64,18 @@ void gwi_select_topk(gwi_topk_guess *guess, gwi_topk_work *work, float *r,
 
 /* ---- above a threshold ----------------------------------------------------- */
 
-/* r += g (g NULL: r as it is), then moves the entries of a magnitude strictly
- * above that of `threshold` to out, which is emptied first. When out is full, the
- * rest stays in r: nothing is lost. A NaN threshold keeps everything in r. */
-void gwi_select_above(float *r, const float *g, size_t n, float threshold,
+/* What is to go: entries of a magnitude above that of `value` and, if `ties`, those of
+ * its own. There are no ties with 0 or NaN. */
+typedef struct gwi_threshold {
+    float value;
+    bool ties;
+} gwi_threshold;
+
+/* r += g (g NULL: r as it is), then moves the entries that the threshold lets go to
+ * out, which is emptied first. When out is full, the rest stays in r: nothing is
+ * lost. A NaN threshold keeps everything in r. Returns whether out had room for all;
+ * false may be returned where it just had. */
+bool gwi_select_above(float *r, const float *g, size_t n, gwi_threshold threshold,
                       gwi_list *out);
 
 enum { GWI_SAMPLES_MAX = 100000 };
@@ -74,14 +83,30 @@ enum { GWI_SAMPLES_MAX = 100000 };
 /* The threshold above which about a part 1 - rate of r + g lies: of s =
  * min(n, GWI_SAMPLES_MAX) magnitudes at equal strides n div s, the one at place
  * max(0, floor(s * rate) - 1) in ascending order. 0 for n = 0, NaN if it is a
- * NaN. 0 <= rate <= 1. r and g are not changed; g may be NULL. scratch is room for
- * GWI_THRESHOLD_FLOATS(n) floats. */
+ * NaN. Samples behind that place are to go, one at least: where not all of them are
+ * larger, ties go, too. 0 <= rate <= 1. r and g are not changed; g may be NULL.
+ * scratch is room for GWI_THRESHOLD_FLOATS(n) floats. */
 #define GWI_THRESHOLD_FLOATS(n)                                              \
     (3 * ((size_t)(n) < (size_t)GWI_SAMPLES_MAX ? (size_t)(n)                \
                                                 : (size_t)GWI_SAMPLES_MAX) + \
      64)
-float gwi_sampled_threshold(const float *r, const float *g, size_t n, double rate,
-                            float *scratch);
+gwi_threshold gwi_sampled_threshold(const float *r, const float *g, size_t n,
+                                    double rate, float *scratch);
+
+/* The same for samples (1 to GWI_SAMPLES_MAX of them) that are in the front of scratch
+ * already, which is changed. */
+gwi_threshold gwi_threshold_of(float *scratch, size_t samples, double rate);
+
+/* Counts the entries of a magnitude above that of `value`, and those of its own. */
+void gwi_count_above(const float *r, size_t n, float value, size_t *above,
+                     size_t *ties);
+
+/* The end of the shortest front of r that has `count` entries of just the magnitude of
+ * `value`, n if r has not so many. */
+size_t gwi_ties_end(const float *r, size_t n, float value, size_t count);
+
+/* Puts the entries of a list back to where they were taken from. */
+void gwi_put_back(const gwi_list *list, float *r);
 
 /* ---- pieces ---------------------------------------------------------------- */
 

@@ -4,7 +4,6 @@
 #include "sync/selector.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "kernels/vector.h"
 
@@ -34,11 +33,13 @@ gw_status gwi_selector_init(gwi_selector *sel, const gw_sync *s)
     bool topk = s->spec.which == GWI_WHICH_TOPK;
     size_t work = topk ? gwi_topk_work_bytes(n, most, gwi_threads()) : 0;
     size_t samples = topk ? 0 : GWI_THRESHOLD_FLOATS(n);
+    size_t cuts = topk ? 0 : s->layout->count * sizeof(gwi_cut);
 
-    sel->memory = gwi_calloc(1, work + 63 + most * 8 + samples * sizeof(float));
+    sel->memory = gwi_calloc(1, cuts + work + 63 + most * 8 + samples * sizeof(float));
     if (sel->memory == NULL)
         return gw_fail(GW_ERR_NOMEM, "no memory to select %zu of %zu", most, n);
-    work = (work + 63) & ~(size_t)63;
+    sel->cuts = sel->memory;
+    work = (cuts + work + 63) & ~(size_t)63;
     sel->list.index = (uint32_t *)((uint8_t *)sel->memory + work);
     sel->list.value = (float *)(sel->list.index + most);
     sel->list.cap = most;
@@ -97,25 +98,12 @@ static void select_largest(gwi_selector *sel, const gw_sync *s, float *r,
                     sel->list.value);
 }
 
-/* Appends what lies above the threshold of the floats [begin, begin + n). */
-static void select_part(gwi_selector *sel, float threshold, float *r, const float *g,
-                        size_t begin, size_t n)
-{
-    gwi_list *all = &sel->list;
-    gwi_list part = {all->index + all->n, all->value + all->n, 0, all->cap - all->n};
-
-    gwi_select_above(r + begin, g != NULL ? g + begin : NULL, n, threshold, &part);
-    for (size_t i = 0; i < part.n; i++)
-        part.index[i] += (uint32_t)begin;
-    all->n += part.n;
-}
-
 /* The sampled threshold of all tensors that are not small, as if they lay side by
  * side. */
-static float threshold_of_rest(gwi_selector *sel, const gw_sync *s, double rate,
-                               const float *r, const float *g)
+static gwi_threshold threshold_of_rest(gwi_selector *sel, const gw_sync *s, double rate,
+                                       const float *r, const float *g)
 {
-    size_t n = s->layout->floats - s->small.count, tensor = 0, before = 0, ties;
+    size_t n = s->layout->floats - s->small.count, tensor = 0, before = 0;
     size_t samples = n < GWI_SAMPLES_MAX ? n : GWI_SAMPLES_MAX, taken = 0;
 
     for (size_t at = 0; taken < samples; at += n / samples) {
@@ -127,42 +115,123 @@ static float threshold_of_rest(gwi_selector *sel, const gw_sync *s, double rate,
         size_t i = t->offset + at - before;
         sel->scratch[taken++] = g != NULL ? r[i] + g[i] : r[i];
     }
-    size_t place = (size_t)((double)samples * rate);
-    int32_t key = gwi_nth_key(sel->scratch, samples,
-                              samples - (place > 0 ? place - 1 : 0), &ties);
-    float threshold;
-    memcpy(&threshold, &key, sizeof threshold);
-    return threshold;
+    return gwi_threshold_of(sel->scratch, samples, rate);
 }
 
-static float threshold_of_all(gwi_selector *sel, const gw_sync *s, double rate,
-                              const float *r, const float *g)
-{
-    size_t n = s->layout->floats;
+/* What has a threshold of its own. */
+typedef struct scope {
+    size_t begin, n; /* floats */
+} scope;
 
-    if (s->small.count > 0 && s->small.count < n)
+static size_t count_scopes(const gw_sync *s)
+{
+    return s->spec.opt.scope == GWI_SCOPE_GLOBAL ? 1 : s->layout->count;
+}
+
+static scope scope_at(const gw_sync *s, size_t i)
+{
+    const gw_tensor *t = &s->layout->tensors[i];
+
+    if (s->spec.opt.scope == GWI_SCOPE_GLOBAL)
+        return (scope){0, s->layout->floats};
+    return (scope){t->offset, t->rows * t->cols};
+}
+
+static gwi_threshold threshold_of(gwi_selector *sel, const gw_sync *s, scope c,
+                                  const float *r, const float *g)
+{
+    double rate = 1 - s->now.density;
+
+    if (s->spec.opt.scope == GWI_SCOPE_GLOBAL && s->small.count > 0 &&
+        s->small.count < c.n)
         return threshold_of_rest(sel, s, rate, r, g);
-    return gwi_sampled_threshold(r, g, n, rate, sel->scratch);
+    return gwi_sampled_threshold(r + c.begin, g != NULL ? g + c.begin : NULL, c.n, rate,
+                                 sel->scratch);
+}
+
+/* Appends what a threshold lets go of the floats [begin, begin + n). Returns whether
+ * there was room for all. */
+static bool append(gwi_selector *sel, gwi_threshold threshold, float *r, const float *g,
+                   scope c)
+{
+    gwi_list *all = &sel->list;
+    gwi_list part = {all->index + all->n, all->value + all->n, 0, all->cap - all->n};
+    bool fits = gwi_select_above(r + c.begin, g != NULL ? g + c.begin : NULL, c.n,
+                                 threshold, &part);
+
+    for (size_t i = 0; i < part.n; i++)
+        part.index[i] += (uint32_t)c.begin;
+    all->n += part.n;
+    return fits;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Shares out the room that what is larger leaves to what ties: first every tensor's
+ * part, so that none waits for ever, then what is left of it, from the first tensor
+ * on. */
+static void share_room(gwi_selector *sel, const gw_sync *s)
+{
+    size_t count = count_scopes(s), cap = sel->list.cap, room = cap;
+    uint64_t shared = cap > count ? cap - count : 0;
+
+    for (size_t i = 0; i < count; i++)
+        room -= least(room, sel->cuts[i].above);
+    for (size_t i = 0; i < count; i++) {
+        gwi_cut *cut = &sel->cuts[i];
+        size_t part = 1 + (size_t)(shared * scope_at(s, i).n / s->layout->floats);
+        part = part > cut->above ? part - cut->above : 0;
+        cut->taken = least(least(part, cut->ties), room);
+        room -= cut->taken;
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t more = least(sel->cuts[i].ties - sel->cuts[i].taken, room);
+        sel->cuts[i].taken += more;
+        room -= more;
+    }
+}
+
+/* Selects anew out of r, where there is not room for all that ties: everything that
+ * is larger, and of the ties those with the lowest indices. */
+static void select_some_ties(gwi_selector *sel, const gw_sync *s, float *r)
+{
+    gwi_put_back(&sel->list, r);
+    sel->list.n = 0;
+    for (size_t i = 0; i < count_scopes(s); i++) {
+        gwi_cut *cut = &sel->cuts[i];
+        scope c = scope_at(s, i);
+        gwi_count_above(r + c.begin, c.n, cut->threshold.value, &cut->above,
+                        &cut->ties);
+        cut->ties = cut->threshold.ties ? cut->ties : 0;
+    }
+    share_room(sel, s);
+    for (size_t i = 0; i < count_scopes(s); i++) {
+        gwi_threshold t = sel->cuts[i].threshold;
+        scope c = scope_at(s, i);
+        size_t front = gwi_ties_end(r + c.begin, c.n, t.value, sel->cuts[i].taken);
+        append(sel, t, r, NULL, (scope){c.begin, front});
+        t.ties = false;
+        append(sel, t, r, NULL, (scope){c.begin + front, c.n - front});
+    }
 }
 
 static void select_above(gwi_selector *sel, const gw_sync *s, float *r, const float *g)
 {
-    double rate = 1 - s->now.density;
+    bool fits = true, ties = false;
 
     sel->list.n = 0;
-    if (s->spec.opt.scope == GWI_SCOPE_GLOBAL) {
-        select_part(sel, threshold_of_all(sel, s, rate, r, g), r, g, 0,
-                    s->layout->floats);
-        return;
+    for (size_t i = 0; i < count_scopes(s); i++) {
+        scope c = scope_at(s, i);
+        gwi_threshold t = threshold_of(sel, s, c, r, g);
+        sel->cuts[i].threshold = t;
+        ties = ties || t.ties;
+        fits = append(sel, t, r, g, c) && fits;
     }
-    for (size_t i = 0; i < s->layout->count; i++) {
-        const gw_tensor *t = &s->layout->tensors[i];
-        size_t n = t->rows * t->cols;
-        const float *add = g != NULL ? g + t->offset : NULL;
-        float threshold =
-            gwi_sampled_threshold(r + t->offset, add, n, rate, sel->scratch);
-        select_part(sel, threshold, r, g, t->offset, n);
-    }
+    if (ties && !fits)
+        select_some_ties(sel, s, r);
 }
 
 void gwi_selector_run(gwi_selector *sel, gw_sync *s, float *v)

@@ -7,11 +7,20 @@
 #include "kernels/select.h"
 #include "sync/sync.h"
 
+/* What is to be sent of a tensor, or of all, by a threshold. */
+typedef struct gwi_cut {
+    gwi_threshold threshold;
+    size_t above; /* entries that are larger, */
+    size_t ties;  /* that are not, */
+    size_t taken; /* and those of them for which there is room */
+} gwi_cut;
+
 typedef struct gwi_selector {
     gwi_topk_guess guess;
     gwi_topk_work work;
     gwi_list list;  /* what was selected last, indices ascending */
     float *scratch; /* of sampled thresholds */
+    gwi_cut *cuts;  /* of each tensor; the first one if there is one for all */
     void *memory;
 } gwi_selector;
 

@@ -3,9 +3,16 @@
 
     a = g + r_i;  T = threshold(a, R);  keep j with |a[j]| > T, strictly
     threshold: s = min(100000, len) samples of |a|, stride len div s, ascending;
-               T = sample[max(0, floor(s R) - 1)]
+               T = sample[p], p = max(0, floor(s R) - 1)
 
-One T for the whole model or one per tensor. Kept values may be written as
+One T for the whole model or one per tensor. What the paper does not say: where fewer
+samples than max(1, s - 1 - p) are larger than T, and T > 0, entries of just that
+magnitude are kept, too, as far as there is room, the lowest index first. There is room
+for m = min(n, 4 k + 1024) entries, k = max(1, floor((1 - R) n)) of n floats. If not all
+fit, ties of each of c tensors first fill a part of 1 + (m - c) len / n, together with
+what is larger in it, and then what is left of the room, from the first tensor on.
+
+Kept values may be written as
 
     1 bit, mean        sign * mean of the kept magnitudes
     1 bit, threshold   sign * T
@@ -20,17 +27,34 @@ threshold and differs by less than the gap between two samples. The models here 
 than 100000 floats, so that the sample is everything, or values as they are."""
 import numpy as np
 
-from sparse_topk import TopK, near_cut
+from sparse_topk import LADDER, TopK, near_cut
 from sync_method import F
 
 SAMPLES = 100000
 
 
 def sampled_threshold(magnitudes, rate):
+    """T, and whether entries that tie with it are kept."""
     s = min(SAMPLES, len(magnitudes))
     stride = len(magnitudes) // s
     sample = np.sort(magnitudes[: s * stride : stride])
-    return sample[max(0, int(np.floor(s * rate)) - 1)]
+    place = max(0, int(np.floor(s * rate)) - 1)
+    larger = np.count_nonzero(sample > sample[place])
+    return sample[place], bool(sample[place] > 0 and larger < max(1, s - 1 - place))
+
+
+def share_room(room, parts, larger, ties):
+    """How many ties of each tensor are kept: lists with a number for each."""
+    left = max(0, room - sum(larger))
+    kept = []
+    for part, above, tied in zip(parts, larger, ties):
+        kept.append(min(tied, max(0, part - above), left))
+        left -= kept[-1]
+    for i, tied in enumerate(ties):
+        more = min(tied - kept[i], left)
+        kept[i] += more
+        left -= more
+    return kept
 
 
 class Drop(TopK):
@@ -49,14 +73,24 @@ class Drop(TopK):
         every = [np.arange(s.start, s.stop) for s in self.layout.slices]
         return [c for c in every if np.isin(c[0], self.chosen_from)]
 
+    def room(self):
+        most = max(self.target, LADDER[0]) if self.ladder else self.target
+        return min(self.layout.n, 4 * max(1, int(most * self.layout.n)) + 1024)
+
     def select(self, step, a):
-        pick, cut = [], F(0)
+        larger, ties, parts, cut = [], [], [], F(0)
+        room, scopes = self.room(), 1 if self.scope == "global" else len(self.layout.slices)
         for coordinates in self.scopes():
             magnitudes = np.abs(a[coordinates])
-            cut = sampled_threshold(magnitudes, self.rate_at(step))
+            cut, tied = sampled_threshold(magnitudes, self.rate_at(step))
             self.near |= set(coordinates[near_cut(magnitudes, cut)])
-            pick.append(coordinates[magnitudes > cut])
-        return np.concatenate(pick), cut
+            larger.append(coordinates[magnitudes > cut])
+            ties.append(coordinates[magnitudes == cut] if tied else coordinates[:0])
+            length = self.layout.n if self.scope == "global" else len(coordinates)
+            parts.append(1 + max(0, room - scopes) * length // self.layout.n)
+        kept = share_room(room, parts, [len(c) for c in larger], [len(c) for c in ties])
+        pick = np.concatenate(larger + [c[:k] for c, k in zip(ties, kept)])
+        return np.sort(pick)[:room], cut
 
 
 class Centres:

@@ -5,7 +5,7 @@ import unittest
 
 import numpy as np
 
-from gradient_drop import Centres, Drop, sampled_threshold
+from gradient_drop import Centres, Drop, sampled_threshold, share_room
 from gtopk_tree import GlobalTopK
 from local_steps import LocalSgd, ModelChange, SparseAverage
 from quantized import Levels, Quantized, bf16, random_key, random24
@@ -79,9 +79,26 @@ class Selection(unittest.TestCase):
         self.assertEqual(np.count_nonzero(update), int(0.01 * LAYOUT.n))
 
     def test_threshold(self):
-        self.assertEqual(sampled_threshold(np.arange(10, dtype=F), 0.9), 8)
-        self.assertEqual(sampled_threshold(np.arange(10, dtype=F), 0.01), 0)
-        self.assertEqual(sampled_threshold(np.arange(250000, dtype=F), 0.5), 2 * 49999)
+        self.assertEqual(sampled_threshold(np.arange(10, dtype=F), 0.9), (8, False))
+        self.assertEqual(sampled_threshold(np.arange(10, dtype=F), 0.01), (0, False))
+        self.assertEqual(sampled_threshold(np.arange(250000, dtype=F), 0.5), (2 * 49999, False))
+        self.assertEqual(sampled_threshold(F([1, 2, 2, 3]), 0.75), (2, False))
+        self.assertEqual(sampled_threshold(F([1, 2, 3, 3]), 0.75), (3, True))
+        self.assertEqual(sampled_threshold(F([5]), 0.9), (5, True))
+        self.assertEqual(sampled_threshold(np.zeros(9, F), 0.5), (0, False))
+
+    def test_room_for_ties(self):
+        self.assertEqual(share_room(10, [10], [3], [20]), [7])
+        self.assertEqual(share_room(10, [10], [12], [20]), [0])
+        self.assertEqual(share_room(10, [6, 3], [0, 0], [20, 20]), [7, 3])
+        self.assertEqual(share_room(10, [6, 3], [0, 9], [20, 20]), [1, 0])
+        self.assertEqual(share_room(10, [6, 3], [1, 1], [0, 20]), [0, 8])
+
+    def test_equal_entries_are_dropped_in_turn(self):
+        drop, update = Drop(LAYOUT, 1, 0.99), np.zeros(LAYOUT.n)
+        for step in range(20):
+            update += drop.exchange(step, [np.ones(LAYOUT.n, F)])
+        self.assertGreater(update.min(), 10)
 
     def test_ladder(self):
         exchange = TopK(LAYOUT, 1, 0.01, warmup=3, ladder=2)
