@@ -184,9 +184,8 @@ static void gather_lists(desk *d)
 
 static void select_largest(desk *d)
 {
-    d->list.n = d->k;
-    gwi_select_topk(&d->guess, &d->work, d->r, d->v, d->n, d->k, d->list.index,
-                    d->list.value);
+    d->list.n = gwi_select_topk(&d->guess, &d->work, d->r, d->v, d->n, d->k,
+                                d->list.index, d->list.value);
 }
 
 static void topk(desk *d)

@@ -131,7 +131,7 @@ unsigned gwb_lab_warm(gwb_lab *lab, double density, unsigned steps)
 
 void gwb_lab_topk(gwb_lab *lab, double density, unsigned step)
 {
-    lab->list.n = gwb_chosen(lab->n, density);
-    gwi_select_topk(&lab->guess, &lab->work, lab->r, gwb_lab_gradient(lab, step),
-                    lab->n, lab->list.n, lab->list.index, lab->list.value);
+    lab->list.n = gwi_select_topk(
+        &lab->guess, &lab->work, lab->r, gwb_lab_gradient(lab, step), lab->n,
+        gwb_chosen(lab->n, density), lab->list.index, lab->list.value);
 }

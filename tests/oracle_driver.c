@@ -7,7 +7,8 @@
  *
  * MODEL is small, tiny or large. Words change the gradients: "grid" rounds them to
  * eighths, so that magnitudes tie and sums are exact; "fixed" repeats those of step
- * 0; "drain=K" makes them 0 from step K on. Exit status 3: the build lacks the spec.
+ * 0; "drain=K" makes them 0 from step K on; "few" makes all but two of 64 coordinates
+ * 0, others for every other worker. Exit status 3: the build lacks the spec.
  *
  * The file, all little-endian (f32 of n floats each, n the sum of rows * cols):
  *
@@ -41,7 +42,7 @@ typedef struct job {
     uint32_t workers, steps, seed;
     uint32_t shape[MAX_TENSORS][2], tensors;
     size_t n;
-    int grid, fixed;
+    int grid, fixed, few;
     uint32_t drain;         /* gradients are 0 from this step on */
     float *start;           /* n */
     float *vectors;         /* steps x workers x VECTORS x n */
@@ -96,7 +97,7 @@ static void compute_gradient(const job *j, uint32_t worker, uint32_t step,
         g[i] = a * from_home + 4.0f * (e * e * e);
         if (j->grid)
             g[i] = floorf(g[i] * 8.0f) * 0.125f;
-        if (i % 16 == 5 || step >= j->drain)
+        if (i % 16 == 5 || step >= j->drain || (j->few && i % 64 / 2 != 3 + worker / 2))
             g[i] = 0.0f;
     }
 }
@@ -247,6 +248,8 @@ static int set_word(job *j, const char *word)
         return j->grid = 1;
     if (strcmp(word, "fixed") == 0)
         return j->fixed = 1;
+    if (strcmp(word, "few") == 0)
+        return j->few = 1;
     return sscanf(word, "drain=%" SCNu32, &j->drain) == 1;
 }
 

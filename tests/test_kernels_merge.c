@@ -82,10 +82,21 @@ static void merging_adds(void **unused)
     }
 }
 
-/* Every kept entry comes before every other one in the order of select.h. */
+static size_t count_nonzero(const gwi_list *list)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < list->n; i++)
+        count += gwi_magnitude_key(list->value[i]) != 0;
+    return count;
+}
+
+/* Every kept entry comes before every other one in the order of select.h, and no 0 is
+ * kept: fewer than k only if the others are zeros. */
 static void assert_split(const gwi_list *kept, const gwi_list *others, size_t k)
 {
-    assert_true(kept->n == k || (kept->n < k && others->n == 0));
+    assert_true(kept->n == k || (kept->n < k && count_nonzero(others) == 0));
+    assert_int_equal(count_nonzero(kept), kept->n);
     for (size_t i = 0; i < kept->n; i++)
         for (size_t j = 0; j < others->n; j++) {
             int32_t in = gwi_magnitude_key(kept->value[i]);
@@ -167,7 +178,7 @@ static void keeping_in_place(void **unused)
         values_kind kind = (values_kind)(trial % VALUES_KINDS);
         gwi_list list = random_list(values_below(200), kind);
         size_t n = list.n, k = some_k(n);
-        gwi_list kept = list_new(least(k, n)), others = list_new(n - least(k, n));
+        gwi_list kept = list_new(least(k, n)), others = list_new(n);
         gwi_list *largest = trial % 3 == 1 ? &list : &kept;
         gwi_list *rest = trial % 3 == 2 ? &list : &others;
         dense want = {0}, got = {0};
@@ -198,6 +209,20 @@ static void zeros_stay(void **unused)
     assert_true(io[0] == 1 && io[1] == 4 && io[2] == 9 && vo[2] == 3.0f);
 }
 
+/* What cancels in a merge is not kept, even where there is room. */
+static void zeros_are_not_kept(void **unused)
+{
+    uint32_t ia[] = {1, 4, 6}, ib[] = {1, 6, 9}, ik[5], io[6];
+    float va[] = {2.0f, -0.5f, 1.0f}, vb[] = {-2.0f, 1.0f, -0.0f}, vk[5], vo[6];
+    gwi_list a = {ia, va, 3, 3}, b = {ib, vb, 3, 3};
+    gwi_list kept = {ik, vk, 0, 5}, others = {io, vo, 0, 6};
+
+    (void)unused;
+    gwi_merge_largest(&a, &b, 5, &kept, &others);
+    assert_true(kept.n == 2 && ik[0] == 4 && ik[1] == 6 && vk[1] == 2.0f);
+    assert_true(others.n == 2 && io[0] == 1 && io[1] == 9);
+}
+
 static void empty_lists(void **unused)
 {
     gwi_list none = {NULL, NULL, 0, 0}, kept = none, others = none;
@@ -224,6 +249,7 @@ int main(void)
         cmocka_unit_test(the_largest_may_replace_an_operand),
         cmocka_unit_test(keeping_in_place),
         cmocka_unit_test(zeros_stay),
+        cmocka_unit_test(zeros_are_not_kept),
         cmocka_unit_test(empty_lists),
     };
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_kernels_select.c - selection against sorting, on every instruction set and
+ * test_kernels_select.c - the k largest against sorting, on every instruction set and
  * for several numbers of threads. */
-#include "kernels/cpu.h"
 #include "kernels/select.h"
-#include "support_emulated.h"
 #include "support_guard.h"
+#include "support_select.h"
 #include "support_values.h"
 
 #include <math.h>
@@ -15,101 +14,18 @@
 #include <string.h>
 #include <cmocka.h>
 
-static gwi_select_kernels tested[4];
-static size_t tested_count;
-
-static int setup(void **unused)
+static size_t count_nonzero(const float *x, size_t n)
 {
-    unsigned flags = gwi_cpu_flags_without(NULL);
-
-    (void)unused;
-    values_seed();
-    gwi_select_for(0, &tested[tested_count++]);
-    if (flags & (GWI_CPU_AVX2 | GWI_CPU_NEON))
-        gwi_select_for(flags & ~(unsigned)GWI_CPU_AVX512, &tested[tested_count++]);
-    if (flags & GWI_CPU_AVX512)
-        gwi_select_for(flags, &tested[tested_count++]);
-    if (emulated_select(&tested[tested_count]))
-        tested_count++;
-    else
-        print_message("no SIMDe: AVX-512 kernels not tested\n");
-    return 0;
-}
-
-static int teardown(void **unused)
-{
-    (void)unused;
-    gwi_select_use(NULL);
-    gwi_threads_set(0);
-    return 0;
-}
-
-/* ---- the slow obvious versions ----------------------------------------------- */
-
-/* Written without the library's own gwi_magnitude_key(). */
-static uint32_t key_of(float x)
-{
-    return values_bits(isnan(x) ? NAN : fabsf(x));
-}
-
-static const float *sorted_values;
-
-static int larger_first(const void *a, const void *b)
-{
-    uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
-    uint32_t ki = key_of(sorted_values[i]), kj = key_of(sorted_values[j]);
-
-    if (ki != kj)
-        return ki > kj ? -1 : 1;
-    return i < j ? -1 : i > j;
-}
-
-static int lower_first(const void *a, const void *b)
-{
-    uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
-
-    return i < j ? -1 : i > j;
-}
-
-static void *array(size_t n)
-{
-    void *memory = malloc((n + 1) * 4);
-
-    assert_non_null(memory);
-    return memory;
-}
-
-/* The indices of the k largest of x, ascending. The caller frees them. */
-static uint32_t *sorted_topk(const float *x, size_t n, size_t k)
-{
-    uint32_t *index = array(n);
+    size_t count = 0;
 
     for (size_t i = 0; i < n; i++)
-        index[i] = (uint32_t)i;
-    sorted_values = x;
-    qsort(index, n, sizeof *index, larger_first);
-    qsort(index, k, sizeof *index, lower_first);
-    return index;
+        count += select_key(x[i]) != 0;
+    return count;
 }
 
-/* Checks that taking `index` out of `before` gives the list and r. */
-static void check_taken(const float *before, const float *r, size_t n,
-                        const uint32_t *index, size_t k, const gwi_list *got)
+static size_t least(size_t a, size_t b)
 {
-    size_t next = 0;
-
-    assert_int_equal(got->n, k);
-    for (size_t i = 0; i < k; i++) {
-        if (got->index[i] != index[i] ||
-            values_bits(got->value[i]) != values_bits(before[index[i]]))
-            fail_msg("entry %zu is %u, not %u", i, got->index[i], index[i]);
-    }
-    for (size_t i = 0; i < n; i++) {
-        int taken = next < k && index[next] == i;
-        if (values_bits(r[i]) != (taken ? 0 : values_bits(before[i])))
-            fail_msg("r[%zu] is %g, was %g", i, (double)r[i], (double)before[i]);
-        next += (size_t)taken;
-    }
+    return a < b ? a : b;
 }
 
 /* ---- pieces ------------------------------------------------------------------ */
@@ -123,11 +39,10 @@ static void nth_key_is_that_of_sorting(void **unused)
     for (int trial = 0; trial < 3000; trial++) {
         size_t n = 1 + values_below(300), k = 1 + values_below(n), above = 0;
         values_fill(x, n, (values_kind)(trial % VALUES_KINDS));
-        uint32_t *index = sorted_topk(x, n, n);
-        qsort(index, n, sizeof *index, larger_first);
+        uint32_t *index = select_ranked(x, n);
         float nth = x[index[k - 1]];
         assert_int_equal(gwi_nth_key(x, n, k, &ties), gwi_magnitude_key(nth));
-        while (above < n && key_of(x[index[above]]) > key_of(nth))
+        while (above < n && select_key(x[index[above]]) > select_key(nth))
             above++;
         assert_int_equal(above + ties, k);
         free(index);
@@ -159,7 +74,7 @@ static void check_collect(const gwi_select_kernels *k, size_t begin, size_t end,
     gwi_list out = {guard_place(&guard_index, cap * 4, side, 0),
                     guard_place(&guard_value, cap * 4, side, 0), 0, cap};
     values_kind kind = (values_kind)values_below(VALUES_KINDS);
-    float *start = array(end), *sum = array(end);
+    float *start = select_array(end), *sum = select_array(end);
     int with_g = values_below(4) > 0;
     size_t stop, found = 0;
 
@@ -197,16 +112,16 @@ static void collect_everywhere(void **unused)
     guard_init(&guard_g, 4 * CAP);
     guard_init(&guard_index, 4 * CAP);
     guard_init(&guard_value, 4 * CAP);
-    for (size_t t = 0; t < tested_count; t++)
+    for (size_t t = 0; t < select_tested_count; t++)
         for (size_t offset = 0; offset < 16; offset++)
             for (size_t n = 0; n < 90; n++) {
                 size_t end = n < 68 ? n : 68 + values_below(2000);
                 guard_side side = values_below(2) ? GUARD_END : GUARD_START;
                 int32_t above = bounds[values_below(8)];
-                check_collect(&tested[t], 0, end, side, offset, end + GWI_COLLECT_ROOM,
-                              above);
-                check_collect(&tested[t], values_below(end + 1), end, side, offset,
-                              values_below(end + GWI_COLLECT_ROOM), above);
+                check_collect(&select_tested[t], 0, end, side, offset,
+                              end + GWI_COLLECT_ROOM, above);
+                check_collect(&select_tested[t], values_below(end + 1), end, side,
+                              offset, values_below(end + GWI_COLLECT_ROOM), above);
             }
     guard_fini(&guard_r);
     guard_fini(&guard_g);
@@ -220,15 +135,16 @@ static void collect_everywhere(void **unused)
 static void check_topk(gwi_topk_guess *guess, gwi_topk_work *work, float *r,
                        const float *g, size_t n, size_t k)
 {
-    float *before = array(n);
-    gwi_list got = {array(k), array(k), k, k};
+    float *before = select_array(n);
+    gwi_list got = {select_array(k), select_array(k), 0, k};
     uint32_t *want;
 
     for (size_t i = 0; i < n; i++)
         before[i] = g ? r[i] + g[i] : r[i];
-    want = sorted_topk(before, n, k);
-    gwi_select_topk(guess, work, r, g, n, k, got.index, got.value);
-    check_taken(before, r, n, want, k, &got);
+    size_t wanted = least(k, count_nonzero(before, n));
+    want = select_sorted(before, n, wanted);
+    got.n = gwi_select_topk(guess, work, r, g, n, k, got.index, got.value);
+    select_check_taken(before, r, n, want, wanted, &got);
     free(before);
     free(want);
     free(got.index);
@@ -241,7 +157,7 @@ static void check_steps(size_t n, size_t k, values_kind kind, unsigned parts, in
     gwi_topk_guess guess = {0};
     gwi_topk_work work;
     void *memory = malloc(gwi_topk_work_bytes(n, k, parts));
-    float *r = array(n), *g = array(n);
+    float *r = select_array(n), *g = select_array(n);
 
     gwi_topk_work_init(&work, memory, n, k, parts);
     values_fill(r, n, kind);
@@ -257,8 +173,8 @@ static void check_steps(size_t n, size_t k, values_kind kind, unsigned parts, in
 static void topk_of_few(void **unused)
 {
     (void)unused;
-    for (size_t t = 0; t < tested_count; t++) {
-        gwi_select_use(&tested[t]);
+    for (size_t t = 0; t < select_tested_count; t++) {
+        gwi_select_use(&select_tested[t]);
         for (size_t n = 0; n < 68; n++)
             for (size_t k = 0; k <= n; k += k < 3 || k + 3 >= n ? 1 : 7)
                 check_steps(n, k, (values_kind)((n + k) % VALUES_KINDS), 1, 3);
@@ -271,12 +187,47 @@ static void topk_of_many(void **unused)
     const size_t n = 8000;
 
     (void)unused;
-    for (size_t t = 0; t < tested_count; t++) {
-        gwi_select_use(&tested[t]);
+    for (size_t t = 0; t < select_tested_count; t++) {
+        gwi_select_use(&select_tested[t]);
         for (int kind = 0; kind < VALUES_KINDS; kind++)
             for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
                 check_steps(n, counts[c], (values_kind)kind, 1, 2);
     }
+}
+
+/* Zeros but for `count` places at random. */
+static void fill_sparse(float *x, size_t n, size_t count)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = values_below(2) ? 0.0f : -0.0f;
+    for (size_t i = 0; i < count; i++)
+        values_fill(&x[values_below(n)], 1, VALUES_PLAIN);
+}
+
+/* What there is comes and goes: now fewer than k, now more, with one guess. */
+static void topk_of_mostly_zeros(void **unused)
+{
+    static const size_t counts[] = {0, 3, 199, 200, 201, 5000, 1, 100000, 0, 150};
+    const size_t n = 20000, k = 200, parts = 2;
+    gwi_topk_guess guess = {0};
+    gwi_topk_work work;
+    void *memory = malloc(gwi_topk_work_bytes(n, k, parts));
+    float *r = select_array(n), *g = select_array(n);
+
+    (void)unused;
+    gwi_topk_work_init(&work, memory, n, k, parts);
+    for (size_t t = 0; t < select_tested_count; t++) {
+        gwi_select_use(&select_tested[t]);
+        memset(r, 0, n * sizeof *r);
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+            fill_sparse(g, n, counts[c]);
+            check_topk(&guess, &work, r, g, n, k);
+            check_topk(&guess, &work, r, NULL, n, k);
+        }
+    }
+    free(memory);
+    free(r);
+    free(g);
 }
 
 /* The guess may be anything: too high, too low, of another size, no number. */
@@ -286,14 +237,14 @@ static void any_guess_will_do(void **unused)
     enum { N = 10000, K = 200 };
     gwi_topk_work work;
     void *memory = malloc(gwi_topk_work_bytes(N, K, 1));
-    float *r = array(N), *g = array(N);
+    float *r = select_array(N), *g = select_array(N);
 
     (void)unused;
     gwi_topk_work_init(&work, memory, N, K, 1);
-    for (size_t t = 0; t < tested_count; t++)
+    for (size_t t = 0; t < select_tested_count; t++)
         for (size_t i = 0; i < sizeof thresholds / sizeof *thresholds; i++) {
             gwi_topk_guess guess = {N, K, thresholds[i], i % 2 ? 0.5f : 0.01f};
-            gwi_select_use(&tested[t]);
+            gwi_select_use(&select_tested[t]);
             values_fill(r, N, VALUES_HEAVY);
             values_fill(g, N, i % 3 ? VALUES_HEAVY : VALUES_RISING);
             check_topk(&guess, &work, r, g, N, K);
@@ -309,30 +260,36 @@ static void topk_on_threads(void **unused)
 {
     static const unsigned parts[] = {1, 2, 3, 5};
     const size_t n = (1 << 19) + 77, most = 20000;
-    float *first = array(n), *r = array(n), *g = array(n), *sum = array(n);
-    uint32_t *index = array(most);
-    float *value = array(most);
+    float *first = select_array(n), *r = select_array(n), *g = select_array(n),
+          *sum = select_array(n);
+    uint32_t *index = select_array(most);
+    float *value = select_array(most);
 
     (void)unused;
     gwi_select_use(NULL);
-    for (int trial = 0; trial < 4; trial++) {
+    for (int trial = 0; trial < 5; trial++) {
         values_kind kind = trial < 2 ? VALUES_HEAVY : (values_kind)(trial + 4);
         size_t k = trial == 1 ? most : 1 + values_below(4000);
         values_fill(first, n, kind);
         values_fill(g, n, kind);
+        if (trial == 4) {
+            memset(first, 0, n * sizeof *first);
+            fill_sparse(g, n, k / 2);
+        }
         for (size_t i = 0; i < n; i++)
             sum[i] = first[i] + g[i];
-        uint32_t *want = sorted_topk(sum, n, k);
+        size_t wanted = least(k, count_nonzero(sum, n));
+        uint32_t *want = select_sorted(sum, n, wanted);
         for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
             gwi_topk_guess guess = {0};
             gwi_topk_work work;
-            gwi_list got = {index, value, k, k};
+            gwi_list got = {index, value, 0, k};
             void *memory = malloc(gwi_topk_work_bytes(n + 9, most, parts[p]));
             gwi_threads_set(parts[p]);
             gwi_topk_work_init(&work, memory, n + 9, most, parts[p]);
             memcpy(r, first, n * sizeof *r);
-            gwi_select_topk(&guess, &work, r, g, n, k, index, value);
-            check_taken(sum, r, n, want, k, &got);
+            got.n = gwi_select_topk(&guess, &work, r, g, n, k, index, value);
+            select_check_taken(sum, r, n, want, wanted, &got);
             free(memory);
         }
         free(want);
@@ -345,178 +302,6 @@ static void topk_on_threads(void **unused)
     free(value);
 }
 
-/* ---- above a threshold -------------------------------------------------------- */
-
-/* Whether a threshold may have ties. */
-static bool can_tie(float threshold)
-{
-    return key_of(threshold) > 0 && !isnan(threshold);
-}
-
-static void check_above(size_t n, values_kind kind, float threshold, size_t cap)
-{
-    float *r = array(n), *g = array(n), *before = array(n);
-    gwi_list out = {array(cap), array(cap), 99, cap};
-    uint32_t *want = array(n);
-    int with_g = values_below(4) > 0;
-    gwi_threshold t = {threshold, can_tie(threshold) && values_below(2)};
-    size_t k = 0, all = 0;
-
-    values_fill(r, n, kind);
-    values_fill(g, n, kind);
-    for (size_t i = 0; i < n; i++) {
-        before[i] = with_g ? r[i] + g[i] : r[i];
-        bool goes = key_of(before[i]) > key_of(threshold) ||
-                    (t.ties && key_of(before[i]) == key_of(threshold));
-        if (goes && k < cap)
-            want[k++] = (uint32_t)i;
-        all += goes;
-    }
-    bool fits = gwi_select_above(r, with_g ? g : NULL, n, t, &out);
-    check_taken(before, r, n, want, k, &out);
-    assert_true(fits ? all <= cap : all >= cap);
-    gwi_put_back(&out, r);
-    assert_int_equal(values_differ(r, before, n), n);
-    free(r);
-    free(g);
-    free(before);
-    free(want);
-    free(out.index);
-    free(out.value);
-}
-
-/* What is larger and what ties, counted one by one. */
-static void check_counts(const float *x, size_t n, float threshold)
-{
-    size_t larger = 0, ties = 0, wanted = values_below(n + 2), end = 0, got[2];
-
-    for (size_t i = 0; i < n; i++) {
-        end = ties < wanted ? i + 1 : end;
-        larger += key_of(x[i]) > key_of(threshold);
-        ties += key_of(x[i]) == key_of(threshold);
-    }
-    gwi_count_above(x, n, threshold, &got[0], &got[1]);
-    assert_int_equal(got[0], larger);
-    assert_int_equal(got[1], ties);
-    assert_int_equal(gwi_ties_end(x, n, threshold, wanted), end);
-}
-
-static const float cuts[] = {0.0f, 1e-45f, 0.25f, -0.5f, 0.9f, 1.5f, INFINITY, NAN};
-
-static void above_a_threshold(void **unused)
-{
-    (void)unused;
-    for (size_t t = 0; t < tested_count; t++) {
-        gwi_select_use(&tested[t]);
-        for (size_t n = 0; n < 200; n++) {
-            size_t length = n < 68 ? n : values_below(3000);
-            values_kind kind = (values_kind)(n % VALUES_KINDS);
-            check_above(length, kind, cuts[values_below(8)], length);
-            check_above(length, kind, cuts[values_below(8)], values_below(length + 1));
-        }
-    }
-}
-
-static void larger_and_ties_are_counted(void **unused)
-{
-    float x[300];
-
-    (void)unused;
-    for (int trial = 0; trial < 2000; trial++) {
-        size_t n = values_below(300);
-        values_fill(x, n, (values_kind)(trial % VALUES_KINDS));
-        check_counts(x, n, cuts[values_below(8)]);
-        if (n > 0)
-            check_counts(x, n, x[values_below(n)]);
-    }
-}
-
-static void above_on_threads(void **unused)
-{
-    static const unsigned threads[] = {1, 2, 3, 5};
-    const size_t n = (1 << 19) + 123;
-
-    (void)unused;
-    gwi_select_use(NULL);
-    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
-        gwi_threads_set(threads[t]);
-        check_above(n, VALUES_PLAIN, 1.5f, n);
-        check_above(n, VALUES_PLAIN, 1.5f, n / 20);
-        check_above(n, VALUES_RISING, 600000.0f, n / 2);
-        check_above(n, VALUES_FALLING, 600000.0f, n / 2);
-        check_above(n, VALUES_HEAVY, 0.5f, 7);
-        check_above(n, VALUES_HEAVY, 0.5f, 0);
-    }
-}
-
-/* ---- the sampled threshold ------------------------------------------------------ */
-
-static int smaller_first(const void *a, const void *b)
-{
-    uint32_t i = key_of(*(const float *)a), j = key_of(*(const float *)b);
-
-    return i < j ? -1 : i > j;
-}
-
-static gwi_threshold sorted_threshold(const float *r, const float *g, size_t n,
-                                      double rate)
-{
-    size_t s = n < 100000 ? n : 100000, stride = n / s, larger = 0;
-    float *sample = array(s);
-    double place = floor((double)s * rate) - 1.0;
-    size_t at = place > 0.0 ? (size_t)place : 0, behind = s - 1 - at;
-
-    for (size_t i = 0; i < s; i++)
-        sample[i] = fabsf(g ? r[i * stride] + g[i * stride] : r[i * stride]);
-    qsort(sample, s, sizeof *sample, smaller_first);
-    gwi_threshold t = {.value = sample[at]};
-    for (size_t i = 0; i < s; i++)
-        larger += key_of(sample[i]) > key_of(t.value);
-    t.ties = can_tie(t.value) && larger < (behind > 0 ? behind : 1);
-    free(sample);
-    return t;
-}
-
-static void check_threshold(size_t n, values_kind kind, double rate)
-{
-    float *r = array(n), *g = array(n), *r_before = array(n);
-    float *scratch = array(GWI_THRESHOLD_FLOATS(n));
-
-    values_fill(r, n, kind);
-    values_fill(g, n, kind);
-    memcpy(r_before, r, n * sizeof *r);
-    for (int with_g = 0; with_g < 2; with_g++) {
-        const float *h = with_g ? g : NULL;
-        gwi_threshold got = gwi_sampled_threshold(r, h, n, rate, scratch);
-        gwi_threshold want = sorted_threshold(r, h, n, rate);
-        assert_int_equal(values_bits(got.value), values_bits(want.value));
-        assert_int_equal(got.ties, want.ties);
-    }
-    assert_memory_equal(r, r_before, n * sizeof *r);
-    free(r);
-    free(g);
-    free(r_before);
-    free(scratch);
-}
-
-static void threshold_is_that_of_sorting(void **unused)
-{
-    static const double rates[] = {0.0, 0.3, 0.9, 0.99, 0.999, 0.9999, 1.0};
-    static const size_t many[] = {9999, 99999, 100000, 100001, 199999, 250000};
-    float none[GWI_THRESHOLD_FLOATS(0)];
-
-    (void)unused;
-    assert_true(gwi_sampled_threshold(NULL, NULL, 0, 0.99, none).value == 0.0f);
-    for (size_t t = 0; t < tested_count; t++) {
-        gwi_select_use(&tested[t]);
-        for (size_t n = 1; n < 300; n++)
-            check_threshold(n, (values_kind)(n % VALUES_KINDS), rates[values_below(7)]);
-        for (size_t i = 0; i < sizeof many / sizeof *many; i++)
-            check_threshold(many[i], (values_kind)values_below(VALUES_KINDS),
-                            rates[values_below(7)]);
-    }
-}
-
 /* All that is sampled for the first guess lies in the first two thirds, and says
  * that everything is large. */
 static void a_sample_may_mislead(void **unused)
@@ -525,18 +310,16 @@ static void a_sample_may_mislead(void **unused)
     gwi_topk_guess guess = {0};
     gwi_topk_work work;
     void *memory = malloc(gwi_topk_work_bytes(N, K, 1));
-    float *r = array(N), *scratch = array(GWI_THRESHOLD_FLOATS(N));
+    float *r = select_array(N);
 
     (void)unused;
     gwi_select_use(NULL);
     gwi_topk_work_init(&work, memory, N, K, 1);
     for (size_t i = 0; i < N; i++)
         r[i] = i < N / 3 * 2 ? 1.0f : 0.5f;
-    assert_true(gwi_sampled_threshold(r, NULL, N, 0.2, scratch).value == 0.5f);
     check_topk(&guess, &work, r, NULL, N, K);
     free(memory);
     free(r);
-    free(scratch);
 }
 
 int main(void)
@@ -547,14 +330,11 @@ int main(void)
         cmocka_unit_test(collect_everywhere),
         cmocka_unit_test(topk_of_few),
         cmocka_unit_test(topk_of_many),
+        cmocka_unit_test(topk_of_mostly_zeros),
         cmocka_unit_test(any_guess_will_do),
         cmocka_unit_test(topk_on_threads),
-        cmocka_unit_test(above_a_threshold),
-        cmocka_unit_test(larger_and_ties_are_counted),
-        cmocka_unit_test(above_on_threads),
-        cmocka_unit_test(threshold_is_that_of_sorting),
         cmocka_unit_test(a_sample_may_mislead),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, select_setup, select_teardown);
 }

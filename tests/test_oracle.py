@@ -152,6 +152,7 @@ def leaks(_driver, recording):
 
 
 GRID = {"words": ("grid",)}
+FEW = {"words": ("few",), "workers": (1, 2, 3, 5, 8)}
 TINY = {"model": "tiny", "workers": (1, 2, 3, 5)}
 DRAIN = {"words": ("drain=8",), "workers": (2, 3, 5)}
 
@@ -182,7 +183,18 @@ TABLE = [
     Row("topk:0.05+momentum:0.9,mask=off", momentum(0.9, mask=False)),
     Row("topk:0.05+momentum:0.9,clip=4", momentum(0.9, clip=4.0)),
 
+    Row("topk:0.05", sparse(TopK, 0.05), **FEW),
+    Row("topk:0.05,dense_below=100", sparse(TopK, 0.05, dense_below=100), **FEW),
+    Row("topk:0.05+1bit", sparse(TopK, 0.05, code=Centres(1)), **FEW),
+    Row("topk:0.05+1bit:column", sparse(TopK, 0.05, code=Centres(1, "column")), **FEW),
+    Row("topk:0.05+2bit", sparse(TopK, 0.05, code=Centres(2)), **FEW),
+    Row("topk:0.05+q:4", sparse(TopK, 0.05, code=levels(4)), **FEW),
+    Row("topk:0.05+1bit", sparse(TopK, 0.05, code=Centres(1)), words=("few", "drain=3")),
+
     Row("gtopk:0.01", sparse(GlobalTopK, 0.01), workers=(1, 2, 3, 4, 5, 6, 7, 8)),
+    Row("gtopk:0.05", sparse(GlobalTopK, 0.05), **FEW),
+    Row("gtopk:0.05,putback=paper", sparse(GlobalTopK, 0.05, "paper"), **FEW),
+    Row("gtopk:0.05", sparse(GlobalTopK, 0.05), words=("few", "grid")),
     Row("gtopk:0.01", sparse(GlobalTopK, 0.01), **GRID),
     Row("gtopk:0.3", sparse(GlobalTopK, 0.3), **TINY),
     Row("gtopk:0.01,putback=paper", sparse(GlobalTopK, 0.01, "paper"), workers=(2, 3, 5, 8)),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_selection.c - what sparse methods choose where magnitudes tie. */
+ * test_selection.c - what sparse methods choose where magnitudes tie, and where fewer
+ * entries than are asked for are not 0. */
 #define _GNU_SOURCE
 #include "support_ranks.h"
 
@@ -62,6 +63,12 @@ static float equal(int rank, size_t i)
 {
     (void)rank;
     return 0.5f * sign_at(i);
+}
+
+static float zero(int rank, size_t i)
+{
+    (void)rank;
+    return i % 2 ? 0.0f : -0.0f;
 }
 
 /* Two per cent were cut to the same magnitude. */
@@ -278,6 +285,214 @@ static void test_ties_of_a_sample(void **state)
     assert_run_ok(ranks_run(RANKS_THREADS, 2, sampled_body, NULL));
 }
 
+/* ---- zeros ------------------------------------------------------------------------
+ */
+
+/* 30 entries that are not 0, spread out, those of odd workers elsewhere. */
+static float few(int rank, size_t i)
+{
+    size_t at = i % 701;
+
+    if (i / 701 >= 30 || at != (size_t)(3 + rank % 2))
+        return i % 3 ? 0.0f : -0.0f;
+    return sign_at(i) * (1.0f + test_float(40 + (uint64_t)rank, i));
+}
+
+/* Workers 0 and 1 cancel in half of their entries, which are of one magnitude, so that
+ * every coding is exact. */
+static float cancelling(int rank, size_t i)
+{
+    if (i % 1000 != 11)
+        return 0;
+    return i / 1000 % 2 == 0 || rank % 2 == 0 ? 1.0f : -1.0f;
+}
+
+static gw_status zeros_body(gw_comm *c, void *arg)
+{
+    const scene *s = arg;
+    int p = gw_comm_workers(c);
+    float *g = calloc(2 * N, sizeof *g), *in = g + N;
+    gw_status st;
+    gw_sync *sync;
+    size_t bad = N, most = 0;
+
+    PASS_ON(make_sync(&sync, c, s->spec));
+    fill(g, s, gw_comm_rank(c));
+    for (size_t i = 0; i < N; i++)
+        in[i] = g[i];
+    size_t sent = count_nonzero(g, 0, N);
+    PASS_ON(gw_sync_gradient(sync, g));
+    for (size_t i = 0; i < N; i++) {
+        float sum = 0;
+        for (int r = 0; r < p; r++)
+            sum += s->gradient(r, i);
+        most += sum != 0;
+        if (sum == 0 && g[i] != 0)
+            bad = i;
+    }
+    uint64_t bytes = gw_sync_stats(sync).bytes_sent;
+    st = check_balance(s, c, sync, in, g);
+    size_t got = count_nonzero(g, 0, N);
+    float value = bad < N ? g[bad] : 0;
+    gw_sync_free(sync);
+    free(g);
+    PASS_ON(st);
+    REQUIRE(bad == N, "%s: coordinate %zu is %g, and the sum was 0", s->spec, bad,
+            (double)value);
+    REQUIRE(got <= most, "%s: %zu entries came of %zu", s->spec, got, most);
+    /* Header, group, two centres, and 8 bytes for an entry are more than enough. */
+    REQUIRE(p != 2 || bytes <= 40 + 8 * (sent + most) + 8 * SMALL,
+            "%s: %llu bytes for %zu entries", s->spec, (unsigned long long)bytes, sent);
+    return GW_OK;
+}
+
+static const char *const selections[] = {"topk:0.01",
+                                         "gtopk:0.01",
+                                         "drop:0.99",
+                                         "topk:0.01,dense_below=100",
+                                         "gtopk:0.01,dense_below=100",
+                                         "drop:0.99,dense_below=100",
+                                         "drop:0.99,threshold=tensor"};
+static const char *const codings[] = {"",
+                                      "+1bit",
+                                      "+1bit:centre=threshold",
+                                      "+1bit:centre=column",
+                                      "+2bit",
+                                      "+2bit:centre=threshold",
+                                      "+bf16",
+                                      "+q:4"};
+
+static void for_each_composition(float (*gradient)(int rank, size_t i))
+{
+    char spec[128];
+
+    for (size_t i = 0; i < sizeof selections / sizeof *selections; i++)
+        for (size_t j = 0; j < sizeof codings / sizeof *codings; j++) {
+            strcpy(spec, selections[i]);
+            strcat(spec, codings[j]);
+            scene s = {.spec = spec, .gradient = gradient, .most = 100};
+            for (int workers = 1; workers <= 4; workers++)
+                assert_run_ok(ranks_run(RANKS_THREADS, workers, zeros_body, &s));
+        }
+}
+
+static void test_fewer_than_k(void **state)
+{
+    (void)state;
+    for_each_composition(few);
+}
+
+static void test_nothing_but_zeros(void **state)
+{
+    (void)state;
+    for_each_composition(zero);
+}
+
+static void test_sums_that_cancel(void **state)
+{
+    (void)state;
+    for_each_composition(cancelling);
+}
+
+/* The tree keeps k entries, though each worker brings fewer. */
+static gw_status short_lists_body(gw_comm *c, void *arg)
+{
+    const scene *s = arg;
+    float *g = calloc(N, sizeof *g);
+    gw_sync *sync;
+
+    PASS_ON(make_sync(&sync, c, s->spec));
+    fill(g, s, gw_comm_rank(c));
+    PASS_ON(gw_sync_gradient(sync, g));
+    size_t got = count_nonzero(g, 0, N);
+    double left = gw_sync_residual_norm(sync);
+    gw_sync_free(sync);
+    free(g);
+    REQUIRE(got == 60 && left == 0, "%s: %zu of 60 entries came, %g is left", s->spec,
+            got, left);
+    return GW_OK;
+}
+
+static void test_short_lists_in_the_tree(void **state)
+{
+    static const scene scenes[] = {
+        {.spec = "gtopk:0.01", .gradient = few},
+        {.spec = "gtopk:0.01,putback=paper", .gradient = few},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++)
+        assert_run_ok(ranks_run(RANKS_THREADS, 2, short_lists_body,
+                                (void *)(uintptr_t)&scenes[i]));
+}
+
+/* Entries of one magnitude come out as they went in: no 0 has a part in the mean. */
+static gw_status centre_body(gw_comm *c, void *arg)
+{
+    float *g = calloc(2 * N, sizeof *g), *in = g + N;
+    gw_sync *sync;
+
+    PASS_ON(make_sync(&sync, c, arg));
+    for (size_t i = 0; i < 30; i++)
+        g[600 * i + 1] = in[600 * i + 1] = i % 7 < 4 ? 2.0f : -2.0f;
+    PASS_ON(gw_sync_gradient(sync, g));
+    size_t i = 0;
+    while (i < N && g[i] == in[i])
+        i++;
+    float got = i < N ? g[i] : 0, due = i < N ? in[i] : 0;
+    gw_sync_free(sync);
+    free(g);
+    REQUIRE(i == N, "%s: coordinate %zu is %g, not %g", (const char *)arg, i,
+            (double)got, (double)due);
+    return GW_OK;
+}
+
+static void test_centre_of_few(void **state)
+{
+    static const char *const specs[] = {"topk:0.01+1bit", "topk:0.01+2bit",
+                                        "gtopk:0.01+1bit",
+                                        "topk:0.01+1bit:centre=column"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        assert_run_ok(
+            ranks_run(RANKS_THREADS, 2, centre_body, (void *)(uintptr_t)specs[i]));
+}
+
+/* A list without entries has one centre, or none with columns, and is read either
+ * way. */
+static void test_empty_lists(void **state)
+{
+    gw_tensor tensor = {.name = "t", .rows = 10, .cols = 10};
+    const char *const specs[] = {"topk:0.1+1bit", "topk:0.1+1bit:centre=column"};
+    const gwi_occasion at = {.step = 5};
+    gwi_coder coder[2];
+    gw_layout *layout;
+    uint8_t msg[256];
+    size_t len;
+
+    (void)state;
+    assert_run_ok(gw_layout_new(&layout, &tensor, 1));
+    for (int i = 0; i < 2; i++) {
+        gwi_spec spec;
+        assert_run_ok(gwi_spec_parse(specs[i], &spec));
+        assert_run_ok(gwi_coder_init(&coder[i], &spec, layout, 10));
+    }
+    for (int i = 0; i < 4; i++) {
+        uint32_t index[10];
+        float value[10];
+        gwi_list list = {index, value, 0, 10};
+        assert_run_ok(
+            gwi_coder_put_list(&coder[i / 2], &list, 100, &at, msg, sizeof msg, &len));
+        list.n = 7;
+        assert_run_ok(gwi_coder_get_list(&coder[i % 2], msg, len, 100, at.step, &list));
+        assert_int_equal(list.n, 0);
+    }
+    gwi_coder_fini(&coder[0]);
+    gwi_coder_fini(&coder[1]);
+    gw_layout_free(layout);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +500,12 @@ int main(void)
         cmocka_unit_test(test_larger_before_ties),
         cmocka_unit_test(test_tiny_tensors),
         cmocka_unit_test(test_ties_of_a_sample),
+        cmocka_unit_test(test_fewer_than_k),
+        cmocka_unit_test(test_nothing_but_zeros),
+        cmocka_unit_test(test_sums_that_cancel),
+        cmocka_unit_test(test_short_lists_in_the_tree),
+        cmocka_unit_test(test_centre_of_few),
+        cmocka_unit_test(test_empty_lists),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,11 +55,22 @@ void gwi_merge_add(const gwi_list *a, const gwi_list *b, gwi_list *out)
     out->n = append(out, n, b, j);
 }
 
+static size_t count_nonzero(const gwi_list *list)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < list->n; i++)
+        count += list->value[i] != 0; /* NaN, too, is not 0 */
+    return count;
+}
+
 void gwi_keep_largest(const gwi_list *list, size_t k, gwi_list *largest,
                       gwi_list *others)
 {
     const gwi_list from = *list;
+    size_t nonzero = count_nonzero(&from);
 
+    k = k < nonzero ? k : nonzero;
     if (k > 0 && k < from.n) {
         gwi_split_largest(&from, k, largest, others);
         return;

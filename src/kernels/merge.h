@@ -14,9 +14,9 @@
  * a->n + b->n entries and shares no memory with a or b. */
 void gwi_merge_add(const gwi_list *a, const gwi_list *b, gwi_list *out);
 
-/* Splits list into its k largest entries (all, if it has no more than k) and the
- * others, both with ascending indices. largest has room for min(k, list->n)
- * entries, others for the rest; one of the two may be list itself. */
+/* Splits list into its k largest entries (or all that are not 0, if those are fewer)
+ * and the others, both with ascending indices. largest has room for min(k, list->n)
+ * entries, others for list->n; one of the two may be list itself. */
 void gwi_keep_largest(const gwi_list *list, size_t k, gwi_list *largest,
                       gwi_list *others);
 

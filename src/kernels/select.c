@@ -12,7 +12,8 @@
  * The guess decides only how long this takes. Too high, and fewer than k
  * candidates are found: they go back, and r is searched again with a lower one.
  * Too low, and the list fills up: the k largest of it stay, the others go back,
- * and only what is larger than those k is collected from there on. */
+ * and only what is larger than those k is collected from there on. No guess is below
+ * 0: zeros are never candidates, and where all else is fewer than k, it is all. */
 #include "kernels/select.h"
 
 #include "kernels/vector.h"
@@ -270,6 +271,25 @@ static int32_t first_guess(const gwi_topk_guess *guess, const search *s)
     return gwi_magnitude_key(guess->threshold * (1.0f - guess->margin)) - 1;
 }
 
+/* Finds at least k candidates, or all entries that are not 0, for a guess and lower
+ * ones. Returns how many the first guess has found. */
+static size_t search_down(search *s, int32_t guess)
+{
+    size_t first = 0;
+
+    for (int tries = 0;; tries++) {
+        guess = guess > 0 ? guess : 0;
+        size_t found = search_all(s, guess);
+        s->g = NULL;
+        if (tries == 0)
+            first = found;
+        if (found >= s->k || guess == 0)
+            return first;
+        gwi_put_back(&s->list[0], s->r);
+        guess = tries == 0 ? sampled_guess(s) : 0;
+    }
+}
+
 /* Learns from a search that found `found` candidates and threshold nth: aims at
  * between 1.05 and 1.25 k candidates. */
 static void learn(gwi_topk_guess *guess, const search *s, size_t found, int32_t nth)
@@ -291,8 +311,25 @@ static void learn(gwi_topk_guess *guess, const search *s, size_t found, int32_t 
     guess->k = s->k;
 }
 
-void gwi_select_topk(gwi_topk_guess *guess, gwi_topk_work *work, float *r,
-                     const float *g, size_t n, size_t k, uint32_t *index, float *value)
+/* Moves the k largest of the candidates, or all if they are fewer, to out; what is
+ * left returns to r. Returns the key of the k-th, 0 if there is none. */
+static int32_t choose(search *s, gwi_list *out)
+{
+    gwi_list *all = &s->list[0];
+    int32_t nth = 0;
+
+    if (all->n < s->k) {
+        out->n = move_entries(out, 0, all, 0);
+        return nth;
+    }
+    nth = gwi_split_largest(all, s->k, out, all);
+    gwi_put_back(all, s->r);
+    return nth;
+}
+
+size_t gwi_select_topk(gwi_topk_guess *guess, gwi_topk_work *work, float *r,
+                       const float *g, size_t n, size_t k, uint32_t *index,
+                       float *value)
 {
     search s = {.r = r, .g = g, .n = n, .k = k};
     gwi_list out = {index, value, 0, k};
@@ -306,19 +343,11 @@ void gwi_select_topk(gwi_topk_guess *guess, gwi_topk_work *work, float *r,
     if (k == 0) {
         if (g)
             gwi_add(r, g, n);
-        return;
+        return 0;
     }
-    first = search_all(&s, first_guess(guess, &s));
-    s.g = NULL;
-    if (first < k) {
-        gwi_put_back(&s.list[0], r);
-        if (search_all(&s, sampled_guess(&s)) < k) {
-            gwi_put_back(&s.list[0], r);
-            search_all(&s, -1);
-        }
-    }
-    learn(guess, &s, first, gwi_split_largest(&s.list[0], k, &out, &s.list[0]));
-    gwi_put_back(&s.list[0], r);
+    first = search_down(&s, first_guess(guess, &s));
+    learn(guess, &s, first, choose(&s, &out));
+    return out.n;
 }
 
 /* ---- above a threshold ----------------------------------------------------- */

@@ -35,7 +35,7 @@ typedef struct gwi_list {
  * Zeroed bytes are a valid beginning. */
 typedef struct gwi_topk_guess {
     size_t n, k;     /* what it holds for */
-    float threshold; /* magnitude of the k-th largest */
+    float threshold; /* magnitude of the k-th largest, 0 if there were fewer */
     float margin;    /* part of it by which to aim lower */
 } gwi_topk_guess;
 
@@ -56,11 +56,13 @@ size_t gwi_topk_work_bytes(size_t n, size_t k, unsigned parts);
 void gwi_topk_work_init(gwi_topk_work *work, void *memory, size_t n, size_t k,
                         unsigned parts);
 
-/* r += g (g NULL: r as it is), then moves the k largest of r to index and value
- * (k entries each). k <= n, and n and k are at most what work was made for. One
- * pass over r and g when the guess holds. */
-void gwi_select_topk(gwi_topk_guess *guess, gwi_topk_work *work, float *r,
-                     const float *g, size_t n, size_t k, uint32_t *index, float *value);
+/* r += g (g NULL: r as it is), then moves the k largest of r to index and value (room
+ * for k entries each), or as many as there are that are not 0: zeros stay. Returns how
+ * many. k <= n, and n and k are at most what work was made for. One pass over r and g
+ * when the guess holds. */
+size_t gwi_select_topk(gwi_topk_guess *guess, gwi_topk_work *work, float *r,
+                       const float *g, size_t n, size_t k, uint32_t *index,
+                       float *value);
 
 /* ---- above a threshold ----------------------------------------------------- */
 

@@ -313,22 +313,30 @@ gw_status gwi_coder_put_list(gwi_coder *c, gwi_list *list, size_t n,
     return GW_OK;
 }
 
+/* A message without values may have a centre or none, which is not looked at. */
+static bool scales_fit(const gwi_coder *c, const gwi_wire_view *view)
+{
+    if (view->scale_count > c->scales_cap)
+        return false;
+    if (view->form.coding != GWI_WIRE_CENTRES || view->form.k == 0)
+        return true;
+    return by_column(c) ? view->scale_count <= scales_for(c, view->form.k)
+                        : view->scale_count == view->form.bits;
+}
+
 static gw_status check_scales(const gwi_coder *c, const gwi_wire_view *view)
 {
-    size_t most = scales_for(c, view->form.k);
-
-    if (view->scale_count <= c->scales_cap &&
-        (by_column(c) ? view->scale_count <= most
-                      : view->form.coding != GWI_WIRE_CENTRES ||
-                            view->scale_count == view->form.bits))
-        return GW_OK;
-    return gw_fail(GW_ERR_DATA, "a message has %zu scales", view->scale_count);
+    return scales_fit(c, view)
+               ? GW_OK
+               : gw_fail(GW_ERR_DATA, "a message has %zu scales", view->scale_count);
 }
 
 static gw_status get_columns(gwi_coder *c, const gwi_wire_view *view, gwi_list *list)
 {
     gwi_centres signs = {.bits = 1, .centre = {1, 1}};
 
+    if (list->n == 0)
+        return GW_OK;
     if (count_columns(c, list) != view->scale_count)
         return gw_fail(GW_ERR_DATA, "a message has %zu means for other columns",
                        view->scale_count);

@@ -7,7 +7,7 @@
  *     for d = 1, 2, 4, ... < P:
  *         rank mod 2d == d:  send W to rank - d, and wait for the result
  *         rank mod 2d == 0:  receive R from rank + d (if there is one);
- *                            W = the k largest of W + R;
+ *                            W = the k largest of W + R that are not 0;
  *                            the others go into this worker's residual
  *     worker 0 sends W to all;  v = W / P
  *
@@ -170,15 +170,14 @@ static gwi_note drop_overflow(const gw_sync *s, const gwi_list *list)
     return bad < list->n ? gwi_note_of_sum(s, list->index[bad]) : 0;
 }
 
-/* W = the k largest of W + R. */
+/* W = the k largest of W + R that are not 0. */
 static gw_status merge(gw_sync *s, int from, size_t len, gwi_note *note)
 {
     tree *x = s->state;
     gwi_list *w = &x->selector.list;
-    size_t k = w->n;
 
     GWI_TRY(read_message(s, from, x->in, len, &x->theirs));
-    gwi_merge_largest(w, &x->theirs, k > x->theirs.n ? k : x->theirs.n, w, &x->others);
+    gwi_merge_largest(w, &x->theirs, gwi_selector_wanted(s), w, &x->others);
     if (s->spec.opt.putback == GWI_PUTBACK_KEEP)
         gwi_residual_add(s, &x->others);
     else if (by_paper(s))

@@ -88,14 +88,17 @@ static void mask(gw_sync *s, const gwi_list *list)
 
 /* ---- selecting ---------------------------------------------------------- */
 
+size_t gwi_selector_wanted(const gw_sync *s)
+{
+    return entries_for(s->now.density, s->layout->floats - s->small.count);
+}
+
 static void select_largest(gwi_selector *sel, const gw_sync *s, float *r,
                            const float *g)
 {
-    size_t n = s->layout->floats;
-
-    sel->list.n = entries_for(s->now.density, n - s->small.count);
-    gwi_select_topk(&sel->guess, &sel->work, r, g, n, sel->list.n, sel->list.index,
-                    sel->list.value);
+    sel->list.n =
+        gwi_select_topk(&sel->guess, &sel->work, r, g, s->layout->floats,
+                        gwi_selector_wanted(s), sel->list.index, sel->list.value);
 }
 
 /* The sampled threshold of all tensors that are not small, as if they lay side by

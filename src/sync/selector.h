@@ -27,12 +27,16 @@ typedef struct gwi_selector {
 /* The most entries that one selection can give. */
 size_t gwi_selector_most(const gwi_spec *spec, size_t n);
 
+/* The entries that the present step asks for. There are fewer where fewer are not 0;
+ * above a threshold there may be more, too. */
+size_t gwi_selector_wanted(const gw_sync *sync);
+
 gw_status gwi_selector_init(gwi_selector *sel, const gw_sync *sync);
 void gwi_selector_fini(gwi_selector *sel);
 
 /* Takes v into the residual - through the momentum correction, if there is one - and
- * moves the chosen coordinates to sel->list. Without a residual they come out of v
- * itself, and what is left there is lost. */
+ * moves the chosen coordinates, none of which is 0, to sel->list. Without a residual
+ * they come out of v itself, and what is left there is lost. */
 void gwi_selector_run(gwi_selector *sel, gw_sync *sync, float *v);
 
 /* Adds a list to the residual, if there is one. */

@@ -3,7 +3,8 @@
 
     worker i: a = g + r_i;  I_i = the k largest |a|;  r_i = a with a[I_i] = 0
     tree:     for step = 1, 2, 4, ... < P: rank (a multiple of 2 step) merges the list
-              of rank + step into its own and keeps the k largest of the union
+              of rank + step into its own and keeps the k largest of the union that
+              are not 0
     all:      u[J] = V / P, where (J, V) is the list that rank 0 ends with
 
 What a merge rejects stays in the residual of the worker that merged (putback=keep),
@@ -29,7 +30,7 @@ class GlobalTopK(TopK):
         indices = np.array(sorted(union))
         values = np.array([union[j] for j in indices], F)
         kept = set(largest(values, k))
-        if len(indices) > k:
+        if len(indices) > k == len(kept):
             cut = min(abs(values[i]) for i in kept)
             self.near |= set(indices[near_cut(np.abs(values), cut)])
         return ({j: union[j] for i, j in enumerate(indices) if i in kept},

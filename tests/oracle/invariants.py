@@ -68,6 +68,11 @@ class Selection(unittest.TestCase):
     def test_ties_go_to_the_first(self):
         self.assertEqual(largest(F([1, -2, 2, 0, -2]), 2).tolist(), [1, 2])
 
+    def test_zeros_are_not_among_the_largest(self):
+        self.assertEqual(largest(F([0, -1, -0.0, 2]), 3).tolist(), [1, 3])
+        merged = GlobalTopK(LAYOUT, 2, 0.01).merge({1: F(2), 4: F(1)}, {1: F(-2), 9: F(3)}, 3)
+        self.assertEqual(merged, ({4: 1, 9: 3}, {1: 0}))
+
     def test_gtopk_of_everything_is_dense(self):
         g = gradients(5, 0)
         update = GlobalTopK(LAYOUT, 5, 0.9999999).exchange(0, g)

@@ -130,6 +130,8 @@ def gradient_of(x, seed, worker, step, words=(), start=None):
     if "grid" in words:
         g = np.floor(g * f(8.0)) * f(0.125)
     g[5::16] = 0
+    if "few" in words:
+        g[np.arange(n) % 64 // 2 != 3 + worker // 2] = 0
     if any(w.startswith("drain=") and step >= int(w[6:]) for w in words):
         g[:] = 0
     return g

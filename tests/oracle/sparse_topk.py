@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """sparse_topk.py - top-k sparsification with a residual, messages gathered from all:
 
-    a = g + r_i;  I = the k = max(1, floor(density * n)) largest |a|
+    a = g + r_i;  I = the k = max(1, floor(density * n)) largest |a|, none of them 0
     send (j, a[j]) for j in I, perhaps in fewer bits
     r_i = a less what was sent;  u = (sum of what all sent) / P
 
@@ -16,9 +16,10 @@ LADDER = (0.25, 0.0625, 0.015625, 0.004)
 
 
 def largest(values, k):
-    """The positions of the k largest magnitudes, ascending; of equals the first."""
+    """The positions of the k largest magnitudes, ascending; of equals the first. There
+    are fewer where fewer are not 0."""
     order = np.argsort(-np.abs(values), kind="stable")
-    return np.sort(order[:k])
+    return np.sort(order[:min(k, np.count_nonzero(values))])
 
 
 def near_cut(magnitudes, cut):
@@ -68,7 +69,7 @@ class TopK(Exchange):
         """The coordinates chosen of a, ascending, and the threshold."""
         candidates = np.abs(a[self.chosen_from])
         inside = largest(candidates, self.count(step))
-        cut = candidates[inside].min()
+        cut = candidates[inside].min() if len(inside) else F(0)
         self.near |= set(self.chosen_from[near_cut(candidates, cut)])
         return self.chosen_from[inside], cut
 
