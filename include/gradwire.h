@@ -462,8 +462,9 @@ GW_API int gw_sync_model_due(const gw_sync *sync);
 /* Ends the training: methods that let models differ between exchanges, or average
  * once at the end, replace params by the average over the workers; with
  * average=polyak, by the average of all models of all workers and steps. Others, and
- * those whose models never meet ("none", "a2sgd"), leave params alone. Models that should
- * be equal by now are compared, as by gw_sync_model(). A collective. */
+ * those whose models never meet ("none", "a2sgd"), leave params alone, and so do all
+ * where the last step has made the models equal. Models that should be equal by now are
+ * compared, as by gw_sync_model(). A collective. */
 GW_API gw_status gw_sync_finish(gw_sync *sync, float *params);
 
 /* Whether every worker's model has the same bits after each step (1), provided

@@ -255,9 +255,12 @@ TABLE = [
 
     Row("local:4", local(every=4)),
     Row("local:4", local(every=4), **TINY),
+    Row("local:4", local(every=4), workers=(3,), steps=18),
     Row("local:grow", local(grow=1.0), workers=(1, 2, 3)),
     Row("local:grow,grow=4", local(grow=4.0), steps=30),
     Row("local:4,start=6", local(every=4, start=6)),
+    Row("local:4,start=6", local(every=4, start=6), workers=(3,), steps=18),
+    Row("local:4,start=6", local(every=4, start=6), workers=(3,), steps=5),
     Row("local:4,start=6,average=polyak", local(every=4, start=6, polyak=True)),
     Row("local:grow,grow=2,average=polyak", local(grow=2.0, polyak=True)),
     Row("oneshot", local(every=STEPS + 1)),
@@ -270,6 +273,7 @@ TABLE = [
     Row("spa:4", lambda layout, _: SparseAverage(layout, 4), **TINY),
     Row("spa:7", lambda layout, _: SparseAverage(layout, 7)),
     Row("pqasgd:4,8", pqasgd(4, levels(8)), workers=(1, 2, 3, 5)),
+    Row("pqasgd:4,8", pqasgd(4, levels(8)), workers=(2, 3), steps=19),
     Row("pqasgd:2,4,residual=on", pqasgd(2, levels(4), residual=True), workers=(1, 2)),
 ] + [
     Property(spec, same_as_dense, workers=(1, 2, 3, 4), steps=6)

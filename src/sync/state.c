@@ -212,7 +212,7 @@ static void load_words(gw_sync *s, const uint8_t *state)
 
     for (int i = 0; i < WORDS; i++)
         words[i] = get_word(state + 8 * i);
-    s->step = words[3];
+    s->step = s->exchanged = words[3]; /* states are saved between steps */
     s->phase = (gwi_phase){words[4], words[5]};
     s->stats = (gw_stats){.steps = words[6],
                           .skipped = words[7],

@@ -288,6 +288,8 @@ gw_status gw_sync_model(gw_sync *s, float *params)
         memcpy(s->reference, params, s->layout->floats * sizeof *params);
     gw_traffic before = enter(s);
     gw_status st = model_step(s, params);
+    if (st == GW_OK && s->now.model)
+        s->exchanged = s->step;
     leave(s, &before);
     return st;
 }
@@ -303,6 +305,18 @@ gw_status gw_sync_start(gw_sync *s, float *params)
     return GW_OK;
 }
 
+/* Whether the last step has left the same model, or mean of models, on all workers:
+ * another average would only round it. The same on all of them, and in a run that was
+ * resumed: it follows from the step and the schedule. */
+static bool leaves_equal(const gw_sync *s)
+{
+    if (s->step == 0 || s->spec.which == GWI_WHICH_CHUNK)
+        return false;
+    if (s->step <= s->spec.opt.start)
+        return s->started; /* dense steps from equal models */
+    return s->mean == NULL && s->step == s->phase.end && s->step == s->exchanged;
+}
+
 gw_status gw_sync_finish(gw_sync *s, float *params)
 {
     size_t n = s->layout->floats;
@@ -313,7 +327,7 @@ gw_status gw_sync_finish(gw_sync *s, float *params)
 
     if (s->mean != NULL)
         memcpy(params, s->mean, n * sizeof *params);
-    if (averages || s->mean != NULL)
+    if (averages && !leaves_equal(s))
         st = average_all(s, params, &note);
     leave(s, &before);
     GWI_TRY(gwi_model_outcome(s, st, note));

@@ -71,7 +71,8 @@ struct gw_sync {
     gwi_spec spec;
     gw_nonfinite nonfinite;
     uint64_t seed;
-    uint64_t step; /* 1 in the first */
+    uint64_t step;      /* 1 in the first */
+    uint64_t exchanged; /* the last one of which models were exchanged */
     gwi_phase phase;
     gwi_moment now; /* what the schedule says of this step */
     gw_stats stats;

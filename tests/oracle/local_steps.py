@@ -4,7 +4,8 @@
 LocalSgd (Patel & Dieuleveut 2019): N_t local steps, then the average of the models.
     N_t = H, or growing: max(1, floor(c sqrt(s) / P)), s = local steps done so far.
     start=S: the gradients of the first S steps are averaged instead.
-    At the end the models are averaged; average=polyak: all iterates of all workers.
+    At the end the models are averaged, unless the last step has left them equal;
+    average=polyak: all iterates of all workers.
     One phase that never ends is one-shot averaging.
 
 ModelChange: every H steps the change since the last common model z is exchanged,
@@ -26,6 +27,7 @@ class LocalSgd(Method):
         self.workers, self.every, self.grow, self.start = workers, every, grow, start
         self.phase_begin, self.phase_steps = 0, None
         self.polyak, self.iterates = polyak, []
+        self.equal = False
 
     def phase_length(self, done):
         if self.grow is None:
@@ -47,16 +49,22 @@ class LocalSgd(Method):
         self.phase_begin, self.phase_steps = done, self.phase_length(done)
         return True
 
-    def model(self, step, models):
+    def look(self, step):
         self.talked = self.talks(step)
+        self.equal = self.talked or step < self.start
+
+    def model(self, step, models):
+        self.look(step)
         self.iterates += models if self.polyak else []
         return [average(models)] * len(models) if self.talked else models
 
     def finish(self, models):
+        if self.equal and not self.polyak:
+            return models
         return [average(self.iterates if self.polyak else models)] * len(models)
 
     def models_equal(self, step):
-        return self.talked or step < self.start
+        return self.equal
 
 
 class ModelChange(LocalSgd):
@@ -67,7 +75,7 @@ class ModelChange(LocalSgd):
         self.exchange, self.common = exchange, start
 
     def model(self, step, models):
-        self.talked = self.talks(step)
+        self.look(step)
         if not self.talked:
             return models
         changes = [x - self.common for x in models]
