@@ -173,6 +173,33 @@ static size_t coded_scatter(const scene *s, int workers, int rank)
     return (size_t)s->steps / s->period * sum;
 }
 
+/* With dense_below=1000, tensors of fewer floats are summed as they are, and coded are
+ * the others. */
+static size_t apart(const scene *s, int workers, int rank,
+                    size_t (*coded)(const scene *s, int workers, int rank))
+{
+    scene rest = *s;
+    size_t small = 0;
+
+    for (int i = 0; i < 3; i++)
+        if (rest.tensors[i] < 1000) {
+            small += rest.tensors[i];
+            rest.tensors[i] = 0;
+        }
+    return coded(&rest, workers, rank) +
+           (size_t)s->steps * reduce_bytes(small, workers, rank, 0);
+}
+
+static size_t apart_gather(const scene *s, int workers, int rank)
+{
+    return apart(s, workers, rank, coded_gather);
+}
+
+static size_t apart_scatter(const scene *s, int workers, int rank)
+{
+    return apart(s, workers, rank, coded_scatter);
+}
+
 /* ---- selected entries ---------------------------------------------------------------
  */
 
@@ -366,6 +393,11 @@ static gw_status body(gw_comm *c, void *arg)
         spec, steps, 1, k, bits, {n, 0, 0}, expected \
     }
 
+#define SMALL(spec, bits, expected)                     \
+    {                                                   \
+        spec, 2, 1, 0, bits, {100, 10007, 60}, expected \
+    }
+
 static const scene scenes[] = {
     WHOLE("none", 3, 1, 32, 10007, nothing),
     WHOLE("oneshot", 3, 1, 32, 10007, nothing),
@@ -382,6 +414,10 @@ static const scene scenes[] = {
     WHOLE("qsgd:8,via=scatter,residual=on", 2, 1, 8, 10007, coded_scatter),
     WHOLE("pqasgd:4,4,via=gather", 8, 4, 4, 10007, coded_gather),
     WHOLE("pqasgd:4,4,via=scatter", 8, 4, 4, 10007, coded_scatter),
+    SMALL("qsgd:4,via=gather,dense_below=1000", 4, apart_gather),
+    SMALL("qsgd:4,via=scatter,dense_below=1000", 4, apart_scatter),
+    SMALL("qsgd:8,via=scatter,residual=on,dense_below=1000", 8, apart_scatter),
+    SMALL("qsgd:32,dense_below=1000", 32, dense),
     LISTS("topk:0.01", 3, 100, 32, 10007, gathered),
     LISTS("topk:0.001", 1, 199, 32, FNN3, gathered),
     LISTS("topk:0.1+q:4", 1, 1000, 4, 10007, gathered),

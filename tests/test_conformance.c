@@ -57,10 +57,18 @@ static void test_processes(void **state)
 
 static void test_off_equals_dense(void **state)
 {
-    static const char *const off[] = {
-        "topk:1",           "gtopk:1",     "drop:0", "qsgd:32",
-        "local:1",          "pqasgd:1,32", "spa:1",  "local:1+topk:1+q:32",
-        "topk:1+momentum:0"};
+    static const char *const off[] = {"topk:1",
+                                      "gtopk:1",
+                                      "drop:0",
+                                      "qsgd:32",
+                                      "local:1",
+                                      "pqasgd:1,32",
+                                      "spa:1",
+                                      "local:1+topk:1+q:32",
+                                      "topk:1+momentum:0",
+                                      "topk:1,dense_below=100",
+                                      "gtopk:1,dense_below=5000",
+                                      "qsgd:32,dense_below=100"};
     uint64_t dense[9], other[9];
 
     (void)state;

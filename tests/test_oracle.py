@@ -102,11 +102,16 @@ def qsgd(code, **options):
     return make
 
 
-def qsgd_dense_below(code, floats):
-    def make(layout, _workers):
+def qsgd_dense_below(code, floats, **options):
+    """The same with small tensors apart."""
+    def make(layout, workers):
         small = [np.arange(s.start, s.stop) for s in layout.slices
                  if s.stop - s.start < floats]
-        return Gradients(QuantizedAnyForm(code, np.concatenate(small)))
+        small = np.concatenate(small)
+        forms = [Quantized(layout, workers, code, exact=small, **options)]
+        if workers > 2 and not options:
+            forms.append(QuantizedAnyForm(code, small))
+        return [Gradients(form) for form in forms]
     return make
 
 
@@ -245,6 +250,11 @@ TABLE = [
     Row("qsgd:4,residual=on", qsgd(levels(4), residual=True), workers=(1, 2)),
     Row("qsgd:4,warmup=3", qsgd(levels(4), warmup=3), workers=(1, 2)),
     Row("qsgd:4,dense_below=100", qsgd_dense_below(levels(4), 100), workers=(1, 2, 3)),
+    Row("qsgd:4,via=gather,residual=on,dense_below=100",
+        qsgd_dense_below(levels(4), 100, residual=True), workers=(1, 2, 3, 5)),
+    Row("qsgd:4,via=gather,residual=on,dense_below=1000,bucket=64",
+        qsgd_dense_below(levels(4, 64), 1000, residual=True)),
+    Row("qsgd:4,dense_below=10000", lambda *_: Gradients(Dense())),
     Property("qsgd:2", unbiased, steps=200, words=("fixed",), workers=(2, 3, 5)),
     Property("qsgd:4", unbiased, steps=200, words=("fixed",), workers=(2, 3, 5)),
     Property("qsgd:4,norm=l2", unbiased, steps=200, words=("fixed",), workers=(2, 3, 5)),

@@ -110,6 +110,46 @@ static void test_averages(void **state)
                                     (void *)(uintptr_t)off[i]));
 }
 
+/* Where everything is sent whole, no tensor is sent apart: the bits are those of dense,
+ * also around a ring, where they depend on how the vector is cut. */
+static gw_status whole_body(gw_comm *c, void *arg)
+{
+    float *g = malloc(2 * N * sizeof *g);
+    const char *specs[2] = {"dense", arg};
+    uint64_t sent[2];
+
+    for (size_t k = 0; k < 2; k++) {
+        gw_layout *layout = two_tensors();
+        gw_sync *sync;
+        PASS_ON(gw_sync_new(&sync, specs[k], layout, c, NULL));
+        gw_layout_free(layout);
+        for (size_t i = 0; i < N; i++)
+            g[k * N + i] = test_float(1 + (uint64_t)gw_comm_rank(c), i);
+        PASS_ON(gw_sync_gradient(sync, g + k * N));
+        sent[k] = gw_sync_stats(sync).bytes_sent;
+        gw_sync_free(sync);
+    }
+    int same = memcmp(g, g + N, N * sizeof *g);
+    free(g);
+    REQUIRE(same == 0, "%s: not the bits of dense", specs[1]);
+    REQUIRE(sent[0] == sent[1], "%s: %llu bytes, dense %llu", specs[1],
+            (unsigned long long)sent[1], (unsigned long long)sent[0]);
+    return GW_OK;
+}
+
+static void test_whole_is_dense(void **state)
+{
+    static const char *const whole[] = {
+        "topk:1,dense_below=100", "gtopk:1,dense_below=100", "drop:0,dense_below=30000",
+        "qsgd:32,dense_below=100"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        for (int workers = 1; workers <= 5; workers++)
+            assert_run_ok(ranks_run(RANKS_THREADS, workers, whole_body,
+                                    (void *)(uintptr_t)whole[i]));
+}
+
 /* ---- what must be the same on all workers ------------------------------- */
 
 static gw_status mismatch_body(gw_comm *c, void *arg)
@@ -392,10 +432,15 @@ static void test_wrong_use(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layout),      cmocka_unit_test(test_bad_layouts),
-        cmocka_unit_test(test_averages),    cmocka_unit_test(test_mismatch),
-        cmocka_unit_test(test_bad_numbers), cmocka_unit_test(test_late_at_a_bad_number),
-        cmocka_unit_test(test_start),       cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_bad_layouts),
+        cmocka_unit_test(test_averages),
+        cmocka_unit_test(test_whole_is_dense),
+        cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_bad_numbers),
+        cmocka_unit_test(test_late_at_a_bad_number),
+        cmocka_unit_test(test_start),
+        cmocka_unit_test(test_memory),
         cmocka_unit_test(test_wrong_use),
     };
 

@@ -8,7 +8,8 @@
  *   scatter  every worker sends each segment to its owner, who adds up, codes the
  *            average anew and sends it to all: 2 (P-1)/P M bytes, coded twice
  *
- * with M the bytes of one coded vector. Segments are whole buckets. */
+ * with M the bytes of one coded vector, that of the tensors which are not small.
+ * Segments are whole buckets. */
 #include "sync/notes.h"
 
 #include <float.h>
@@ -36,7 +37,7 @@ typedef struct segment {
 
 static segment segment_of(const gw_sync *s, int rank)
 {
-    size_t n = s->layout->floats, bucket = s->spec.opt.bucket, first, last;
+    size_t n = gwi_rest(s), bucket = s->spec.opt.bucket, first, last;
 
     gw_part((n + bucket - 1) / bucket, s->comm->workers, rank, &first, &last);
     return (segment){first * bucket < n ? first * bucket : n,
@@ -61,7 +62,7 @@ static void choose_way(gw_sync *s)
 static gw_status coded_init(gw_sync *s)
 {
     coded *x = s->state;
-    size_t n = s->layout->floats, p = (size_t)s->comm->workers;
+    size_t n = gwi_rest(s), p = (size_t)s->comm->workers;
 
     choose_way(s);
     GWI_TRY(gwi_coder_init(&x->coder, &s->spec, s->layout, gwi_looks(s), n));
@@ -92,7 +93,7 @@ static float *source(gw_sync *s, float *v)
 {
     if (s->residual == NULL)
         return v;
-    gwi_add(s->residual, v, s->layout->floats);
+    gwi_add(s->residual, v, gwi_rest(s));
     return s->residual;
 }
 
@@ -127,13 +128,13 @@ static gw_status put_back_own(gw_sync *s)
     if (s->residual == NULL)
         return GW_OK;
     return gwi_coder_add_vector(&x->coder, x->in + own * x->cap, x->lens[own], s->step,
-                                s->residual, s->layout->floats);
+                                s->residual, gwi_rest(s));
 }
 
 static gw_status add_all(gw_sync *s, float *v, gwi_note *note)
 {
     coded *x = s->state;
-    size_t n = s->layout->floats;
+    size_t n = gwi_rest(s);
     int p = s->comm->workers;
     float peak = 0;
 
@@ -153,7 +154,7 @@ static gw_status add_all(gw_sync *s, float *v, gwi_note *note)
 static gw_status run_gather(gw_sync *s, float *v, gwi_note *note)
 {
     coded *x = s->state;
-    size_t n = s->layout->floats, len;
+    size_t n = gwi_rest(s), len;
     uint8_t *msg = x->in + (size_t)s->comm->rank * x->cap;
     gwi_occasion at = {.step = s->step, .key = gwi_sync_key(s, false)};
     bool good = *note == 0;
@@ -330,4 +331,5 @@ const gwi_exchange gwi_exchange_coded = {
     .fini = coded_fini,
     .run = coded_run,
     .lossy = true,
+    .closes_up = true,
 };

@@ -98,11 +98,26 @@ static void apply_momentum(gw_sync *s, float *v)
     memcpy(v, s->velocity, n * sizeof *v);
 }
 
+/* Runs an exchange of all coordinates without those of small tensors. The residual is
+ * back in its places whatever happens. */
+static gw_status run_closed_up(gw_sync *s, float *v, gwi_note *note)
+{
+    gwi_small_close_up(s, v);
+    gwi_small_close_up(s, s->residual);
+    gw_status st = s->exchange->run(s, v, note);
+    gwi_small_open_up(s, v);
+    gwi_small_open_up(s, s->residual);
+    return st;
+}
+
 /* Hands v to the exchange, small tensors apart. */
 static gw_status run_exchange(gw_sync *s, float *v, gwi_note *note)
 {
     gwi_small_take(s, v);
-    GWI_TRY(s->exchange->run(s, v, note));
+    if (s->exchange->closes_up)
+        GWI_TRY(run_closed_up(s, v, note));
+    else
+        GWI_TRY(s->exchange->run(s, v, note));
     return *note != 0 ? GW_OK : gwi_small_give(s, v, note);
 }
 

@@ -40,7 +40,8 @@ typedef struct gwi_exchange {
      * gradient is in the residual already and the result belongs into pieces. */
     gw_status (*run)(gw_sync *sync, float *v, gwi_note *note);
 
-    bool lossy;        /* has a use for a residual */
+    bool lossy;        /* has a use for a residual; otherwise all is sent whole */
+    bool closes_up;    /* is given v and residual without small tensors: gwi_rest() */
     bool takes_pieces; /* knows what to do when v is NULL */
     bool differs;      /* does not leave the same vector on all workers */
 } gwi_exchange;
@@ -112,9 +113,17 @@ gw_status gwi_average_dense(gw_sync *sync, float *v, gwi_note *note);
 /* Whether a tensor is sent whole because it is small. */
 bool gwi_is_small(const gw_sync *sync, const gw_tensor *tensor);
 
+/* Floats of tensors that are not small. */
+size_t gwi_rest(const gw_sync *sync);
+
 /* Moves the small tensors out of v, leaving zeros, and back in, averaged. */
 void gwi_small_take(gw_sync *sync, float *v);
 gw_status gwi_small_give(gw_sync *sync, float *v, gwi_note *note);
+
+/* Moves the tensors of v that are not small together, to its front, and apart again,
+ * with zeros in place of the small ones. v may be NULL. */
+void gwi_small_close_up(const gw_sync *sync, float *v);
+void gwi_small_open_up(const gw_sync *sync, float *v);
 
 /* The key of random rounding for this worker and step; `second` for the second
  * rounding within a step. */

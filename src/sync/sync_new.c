@@ -138,8 +138,11 @@ bool gwi_is_small(const gw_sync *s, const gw_tensor *t)
     return t->rows * t->cols < s->spec.opt.dense_below;
 }
 
+/* Methods that send all of it whole do not send some of it apart: they are dense. */
 static gw_status get_small(gw_sync *s)
 {
+    if (!s->exchange->lossy)
+        return GW_OK;
     for (size_t i = 0; i < s->layout->count; i++)
         if (gwi_is_small(s, &s->layout->tensors[i]))
             s->small.count += s->layout->tensors[i].rows * s->layout->tensors[i].cols;
@@ -212,6 +215,42 @@ gw_status gwi_small_give(gw_sync *s, float *v, gwi_note *note)
         from += n;
     }
     return GW_OK;
+}
+
+size_t gwi_rest(const gw_sync *s)
+{
+    return s->layout->floats - s->small.count;
+}
+
+void gwi_small_close_up(const gw_sync *s, float *v)
+{
+    float *to = v;
+
+    for (size_t i = 0; v != NULL && s->small.count > 0 && i < s->layout->count; i++) {
+        const gw_tensor *t = &s->layout->tensors[i];
+        size_t n = t->rows * t->cols;
+        if (gwi_is_small(s, t))
+            continue;
+        memmove(to, v + t->offset, n * sizeof *v);
+        to += n;
+    }
+}
+
+/* From the last tensor on: what is still to be moved lies before where it goes. */
+void gwi_small_open_up(const gw_sync *s, float *v)
+{
+    size_t end = gwi_rest(s);
+
+    for (size_t i = s->layout->count; v != NULL && s->small.count > 0 && i-- > 0;) {
+        const gw_tensor *t = &s->layout->tensors[i];
+        size_t n = t->rows * t->cols;
+        if (gwi_is_small(s, t)) {
+            memset(v + t->offset, 0, n * sizeof *v);
+            continue;
+        }
+        end -= n;
+        memmove(v + t->offset, v + end, n * sizeof *v);
+    }
 }
 
 /* ---- making ------------------------------------------------------------- */

@@ -82,17 +82,24 @@ class Levels:
 
 
 class Quantized(Exchange):
-    """The all-gather form, with every random bit predicted."""
+    """The all-gather form, with every random bit predicted. Coordinates of `exact` are
+    sent as they are; the others, as if they lay side by side, are one vector."""
 
-    def __init__(self, layout, workers, levels, residual=False, warmup=0):
+    def __init__(self, layout, workers, levels, residual=False, warmup=0, exact=()):
         self.levels, self.keeps, self.warmup = levels, residual, warmup
         self.residual = [np.zeros(layout.n, F) for _ in range(workers)]
+        self.coded = np.setdiff1d(np.arange(layout.n), exact)
+
+    def message(self, step, worker, a):
+        message = a.copy()
+        message[self.coded] = self.levels(a[self.coded], step=step, worker=worker)
+        return message
 
     def exchange(self, step, vectors):
         if step < self.warmup:
             return average(vectors)
         everything = [v + r if self.keeps else v for v, r in zip(vectors, self.residual)]
-        messages = [self.levels(a, step=step, worker=i) for i, a in enumerate(everything)]
+        messages = [self.message(step, i, a) for i, a in enumerate(everything)]
         if self.keeps:
             self.residual = [a - m for a, m in zip(everything, messages)]
         return average(messages)
