@@ -262,10 +262,11 @@ GW_API void gw_comm_trace(gw_comm *comm, gw_trace *tell, void *arg);
  * number of workers alone, and the result has the same bits on every worker.
  * They fail with GW_ERR_PEER, GW_ERR_TIMEOUT (both naming rank, host and step),
  * GW_ERR_DATA (a peer sent something of another length, or it was damaged on its
- * way), or GW_ERR_NOMEM when scratch memory has to grow. After a failure the comm stays failed and the
- * contents of the buffers are undefined. Where the transport brings an all-reduce of
- * its own, sums are its work: their bits may differ from other transports', and what
- * is counted as traffic is the least that any all-reduce sends. */
+ * way), or GW_ERR_NOMEM when scratch memory has to grow. After a failure the comm stays
+ * failed and the contents of the buffers are undefined. Where the transport brings an
+ * all-reduce of its own, sums are its work: their bits may differ from other
+ * transports', and what is counted as traffic is the least that any all-reduce sends.
+ */
 
 /* Returns once every worker has called it. */
 GW_API gw_status gw_barrier(gw_comm *comm);

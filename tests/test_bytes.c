@@ -187,7 +187,7 @@ static size_t apart(const scene *s, int workers, int rank,
             rest.tensors[i] = 0;
         }
     return coded(&rest, workers, rank) +
-           (size_t)s->steps * reduce_bytes(small, workers, rank, 0);
+           (size_t)s->steps * reduce_bytes(small, workers, rank);
 }
 
 static size_t apart_gather(const scene *s, int workers, int rank)

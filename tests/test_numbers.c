@@ -118,6 +118,7 @@ static void test_a_sum_that_overflows(void **state)
         SUM_SCENE("qsgd:4,via=gather", GW_NONFINITE_STOP, GW_ERR_NUMBER),
         SUM_SCENE("qsgd:4,via=scatter", GW_NONFINITE_STOP, GW_ERR_NUMBER),
         SUM_SCENE("qsgd:4,via=scatter", GW_NONFINITE_SKIP, GW_SKIPPED),
+        SUM_SCENE("qsgd:4,dense_below=31", GW_NONFINITE_STOP, GW_ERR_NUMBER),
         SUM_SCENE("gtopk:0.02", GW_NONFINITE_STOP, GW_ERR_NUMBER),
         SUM_SCENE("gtopk:0.02", GW_NONFINITE_SKIP, GW_SKIPPED),
         SUM_SCENE("gtopk:0.02", GW_NONFINITE_END, GW_ERR_NUMBER),

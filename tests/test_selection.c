@@ -476,7 +476,7 @@ static void test_empty_lists(void **state)
     for (int i = 0; i < 2; i++) {
         gwi_spec spec;
         assert_run_ok(gwi_spec_parse(specs[i], &spec));
-        assert_run_ok(gwi_coder_init(&coder[i], &spec, layout, 10));
+        assert_run_ok(gwi_coder_init(&coder[i], &spec, layout, true, 10));
     }
     for (int i = 0; i < 4; i++) {
         uint32_t index[10];

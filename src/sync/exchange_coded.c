@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "kernels/vector.h"
+#include "sync/small.h"
 
 typedef struct coded {
     gwi_coder coder;
@@ -115,7 +116,7 @@ static gwi_note look_at_sum(const gw_sync *s, const float *v, size_t begin, size
     if (!gwi_looks(s) || peak <= FLT_MAX)
         return 0;
     size_t bad = begin + gwi_first_nonfinite(v + begin, end - begin);
-    return bad < end ? gwi_note_of_sum(s, bad) : 0;
+    return bad < end ? gwi_note_of_sum(s, gwi_rest_place(s, bad)) : 0;
 }
 
 /* ---- gather ------------------------------------------------------------- */

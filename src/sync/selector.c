@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "kernels/vector.h"
+#include "sync/small.h"
 
 /* k = max(1, floor(density n)), as gTop-k has it. */
 static size_t entries_for(double density, size_t n)

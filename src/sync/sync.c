@@ -12,6 +12,7 @@
 #include "sync/notes.h"
 #include "sync/overlap.h"
 #include "sync/pieces.h"
+#include "sync/small.h"
 
 /* ---- measuring ---------------------------------------------------------- */
 

@@ -110,21 +110,6 @@ void gwi_sync_encoded(gw_sync *sync);
 /* The average of v over the workers by whole buckets of tensors, as dense does it. */
 gw_status gwi_average_dense(gw_sync *sync, float *v, gwi_note *note);
 
-/* Whether a tensor is sent whole because it is small. */
-bool gwi_is_small(const gw_sync *sync, const gw_tensor *tensor);
-
-/* Floats of tensors that are not small. */
-size_t gwi_rest(const gw_sync *sync);
-
-/* Moves the small tensors out of v, leaving zeros, and back in, averaged. */
-void gwi_small_take(gw_sync *sync, float *v);
-gw_status gwi_small_give(gw_sync *sync, float *v, gwi_note *note);
-
-/* Moves the tensors of v that are not small together, to its front, and apart again,
- * with zeros in place of the small ones. v may be NULL. */
-void gwi_small_close_up(const gw_sync *sync, float *v);
-void gwi_small_open_up(const gw_sync *sync, float *v);
-
 /* The key of random rounding for this worker and step; `second` for the second
  * rounding within a step. */
 uint64_t gwi_sync_key(const gw_sync *sync, bool second);

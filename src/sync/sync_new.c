@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "kernels/random.h"
-#include "sync/notes.h"
 #include "sync/overlap.h"
+#include "sync/small.h"
 
 static const gwi_exchange *const exchanges[] = {
     &gwi_exchange_means, &gwi_exchange_dense, &gwi_exchange_gather,
@@ -133,124 +133,13 @@ static gw_status get_vector(const gw_sync *s, bool wanted, float **out)
     return GW_OK;
 }
 
-bool gwi_is_small(const gw_sync *s, const gw_tensor *t)
-{
-    return t->rows * t->cols < s->spec.opt.dense_below;
-}
-
-/* Methods that send all of it whole do not send some of it apart: they are dense. */
-static gw_status get_small(gw_sync *s)
-{
-    if (!s->exchange->lossy)
-        return GW_OK;
-    for (size_t i = 0; i < s->layout->count; i++)
-        if (gwi_is_small(s, &s->layout->tensors[i]))
-            s->small.count += s->layout->tensors[i].rows * s->layout->tensors[i].cols;
-    if (s->small.count == 0)
-        return GW_OK;
-    s->small.values = gwi_calloc(s->small.count, sizeof(float));
-    return s->small.values != NULL
-               ? GW_OK
-               : gw_fail(GW_ERR_NOMEM, "no memory for small tensors");
-}
-
 static gw_status get_memory(gw_sync *s)
 {
     GWI_TRY(get_vector(s, wants_residual(s), &s->residual));
     GWI_TRY(get_vector(s, s->spec.opt.momentum > 0, &s->velocity));
     GWI_TRY(get_vector(s, s->spec.what == GWI_WHAT_CHANGE, &s->reference));
     GWI_TRY(get_vector(s, s->spec.opt.average == GWI_AVERAGE_POLYAK, &s->mean));
-    return get_small(s);
-}
-
-void gwi_small_take(gw_sync *s, float *v)
-{
-    float *to = s->small.values;
-
-    for (size_t i = 0; s->small.count > 0 && i < s->layout->count; i++) {
-        const gw_tensor *t = &s->layout->tensors[i];
-        size_t n = t->rows * t->cols;
-        if (!gwi_is_small(s, t))
-            continue;
-        memcpy(to, v + t->offset, n * sizeof *v);
-        memset(v + t->offset, 0, n * sizeof *v);
-        to += n;
-    }
-}
-
-/* Where in the layout's vector number i of the small tensors' values lies. */
-static size_t small_place(const gw_sync *s, size_t i)
-{
-    for (size_t t = 0; t < s->layout->count; t++) {
-        const gw_tensor *tensor = &s->layout->tensors[t];
-        size_t n = tensor->rows * tensor->cols;
-        if (!gwi_is_small(s, tensor))
-            continue;
-        if (i < n)
-            return tensor->offset + i;
-        i -= n;
-    }
-    return 0;
-}
-
-gw_status gwi_small_give(gw_sync *s, float *v, gwi_note *note)
-{
-    const float *from = s->small.values;
-    gwi_note found = 0, *carried = gwi_looks(s) ? &found : NULL;
-
-    if (s->small.count == 0)
-        return GW_OK;
-    GWI_TRY(gwi_allreduce(s->comm, s->small.values, s->small.count,
-                          (float)s->comm->workers, carried));
-    if (found != 0) {
-        *note = gwi_note_of_sum(s, small_place(s, found & UINT32_MAX));
-        return GW_OK;
-    }
-    for (size_t i = 0; i < s->layout->count; i++) {
-        const gw_tensor *t = &s->layout->tensors[i];
-        size_t n = t->rows * t->cols;
-        if (!gwi_is_small(s, t))
-            continue;
-        memcpy(v + t->offset, from, n * sizeof *v);
-        from += n;
-    }
-    return GW_OK;
-}
-
-size_t gwi_rest(const gw_sync *s)
-{
-    return s->layout->floats - s->small.count;
-}
-
-void gwi_small_close_up(const gw_sync *s, float *v)
-{
-    float *to = v;
-
-    for (size_t i = 0; v != NULL && s->small.count > 0 && i < s->layout->count; i++) {
-        const gw_tensor *t = &s->layout->tensors[i];
-        size_t n = t->rows * t->cols;
-        if (gwi_is_small(s, t))
-            continue;
-        memmove(to, v + t->offset, n * sizeof *v);
-        to += n;
-    }
-}
-
-/* From the last tensor on: what is still to be moved lies before where it goes. */
-void gwi_small_open_up(const gw_sync *s, float *v)
-{
-    size_t end = gwi_rest(s);
-
-    for (size_t i = s->layout->count; v != NULL && s->small.count > 0 && i-- > 0;) {
-        const gw_tensor *t = &s->layout->tensors[i];
-        size_t n = t->rows * t->cols;
-        if (gwi_is_small(s, t)) {
-            memset(v + t->offset, 0, n * sizeof *v);
-            continue;
-        }
-        end -= n;
-        memmove(v + t->offset, v + end, n * sizeof *v);
-    }
+    return gwi_small_init(s);
 }
 
 /* ---- making ------------------------------------------------------------- */
@@ -323,7 +212,7 @@ void gw_sync_free(gw_sync *s)
     gwi_free(s->velocity);
     gwi_free(s->reference);
     gwi_free(s->mean);
-    gwi_free(s->small.values);
+    gwi_small_fini(s);
     gwi_free(s->gathered);
     gw_layout_free(s->layout);
     gwi_free(s);
