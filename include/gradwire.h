@@ -76,13 +76,15 @@ GW_API const char *gw_status_name(gw_status status);
 GW_API const char *gw_status_text(gw_status status);
 
 /* What the last failure on this thread was, in one sentence with the values in
- * it. Never NULL; valid until the next failure on this thread. A success does
- * not clear it. */
+ * it: one line of UTF-8 that can be printed, whatever names or other workers'
+ * reasons are in it. Never NULL; valid until the next failure on this thread. A
+ * success does not clear it. */
 GW_API const char *gw_error_message(void);
 
 /* Records a message for gw_error_message() and returns status, so that those
  * who write transports or bodies for gw_local_run() can fail in one statement.
- * Messages longer than 511 bytes are cut. */
+ * Messages longer than 511 bytes are cut; every byte of a control character, and
+ * every one that is no UTF-8, becomes a question mark. */
 GW_API gw_status gw_fail(gw_status status, const char *format, ...) GW_PRINTF(2, 3);
 
 /* "0.1.0", the version of the library that is running. */

@@ -50,6 +50,38 @@ const char *gw_error_message(void)
     return message;
 }
 
+/* How many bytes the character at s has; 0 if it is a control character or they are
+ * no UTF-8. What is too long for its value, or beyond the last one, is none either. */
+static size_t character_len(const unsigned char *s)
+{
+    size_t len = s[0] < 0x80 ? 1 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+
+    if (len == 1)
+        return s[0] >= 0x20 && s[0] != 0x7f;
+    if (s[0] < 0xc2 || s[0] > 0xf4)
+        return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    if ((s[0] == 0xc2 && s[1] < 0xa0) || (s[0] == 0xe0 && s[1] < 0xa0) ||
+        (s[0] == 0xed && s[1] >= 0xa0) || (s[0] == 0xf0 && s[1] < 0x90) ||
+        (s[0] == 0xf4 && s[1] >= 0x90))
+        return 0;
+    return len;
+}
+
+/* Texts hold names of files and the reasons of other workers: what a terminal would
+ * obey must not come through. */
+static void make_printable(char *text)
+{
+    while (*text != 0) {
+        size_t len = character_len((const unsigned char *)text);
+        if (len == 0)
+            *text = '?';
+        text += len > 0 ? len : 1;
+    }
+}
+
 gw_status gw_fail(gw_status status, const char *format, ...)
 {
     /* The arguments may point into the old message, hence the detour. */
@@ -59,6 +91,7 @@ gw_status gw_fail(gw_status status, const char *format, ...)
     va_start(args, format);
     vsnprintf(fresh, sizeof fresh, format, args);
     va_end(args);
+    make_printable(fresh);
     memcpy(message, fresh, sizeof message);
     return status;
 }
