@@ -176,6 +176,14 @@ typedef struct gw_transport {
      * when there, gradwire waits by it alone, and there is no time limit. For engines
      * that cannot fall silent and in which looking at many operations is dear. */
     gw_status (*finish)(void *ctx, gw_request *req, size_t *len);
+
+    /* Tells the others that this worker is busy until `until`, in seconds of the
+     * monotonic clock of the machine they share, with messages on an emulated link
+     * (gw_comm_link()): so long their wait() answers GW_OK, as that is no silence.
+     * Called with 0 when a link is laid; without a link, what others tell is not to be
+     * believed. Must not block. Optional: when NULL, a worker that waits for one that
+     * waits for a slow message may take it for silent. */
+    void (*busy)(void *ctx, double until);
 } gw_transport;
 
 /* ---- comm: one worker's connection to the others --------------------------- */
@@ -211,8 +219,9 @@ GW_API gw_status gw_comm_sockets(gw_comm **out, const int *fds,
  * sends and, the other way, by its receives, and every message takes that long
  * to arrive. Rates in kbit, mbit, gbit; times in us, ms; the time may be left
  * out. Call it on every worker before anything is sent. The clocks of the workers
- * must agree (one machine). GW_ERR_ARG, also where the transport sums by itself;
- * GW_ERR_NOMEM. */
+ * must agree (one machine). A message that is on its way is no silence, however long
+ * it takes: the time limit begins when it should have arrived. GW_ERR_ARG, also where
+ * the transport sums by itself; GW_ERR_NOMEM. */
 GW_API gw_status gw_comm_link(gw_comm *comm, const char *link);
 
 /* Releases comm and closes its transport. NULL is fine. Free its syncs first. */

@@ -155,6 +155,7 @@ static const gw_transport mpi_table = {
     .host = host,
     .abort = gwm_abort,
     .close = close_end,
+    .busy = gwm_busy,
 };
 
 /* ---- making -----------------------------------------------------------------------

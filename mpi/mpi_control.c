@@ -27,14 +27,13 @@ struct gwm_letter {
 };
 
 /* No failure is reported from here: whoever cannot be told finds out otherwise. */
-static void post_letter(gwm_end *e, int to, gwm_kind kind, const char *reason)
+static void post_word(gwm_end *e, int to, const gwm_word *word)
 {
     gwm_letter *letter = calloc(1, sizeof *letter);
 
     if (letter == NULL)
         return;
-    letter->word.kind = (int)kind;
-    snprintf(letter->word.reason, sizeof letter->word.reason, "%s", reason);
+    letter->word = *word;
     if (MPI_Isend(&letter->word, (int)sizeof letter->word, MPI_BYTE, to,
                   GWM_TAG_CONTROL, e->comm, &letter->request) != MPI_SUCCESS) {
         free(letter);
@@ -42,6 +41,14 @@ static void post_letter(gwm_end *e, int to, gwm_kind kind, const char *reason)
     }
     letter->next = e->letters;
     e->letters = letter;
+}
+
+static void post_letter(gwm_end *e, int to, gwm_kind kind, const char *reason)
+{
+    gwm_word word = {.kind = (int)kind};
+
+    snprintf(word.reason, sizeof word.reason, "%s", reason);
+    post_word(e, to, &word);
 }
 
 /* Frees the letters that have left. */
@@ -69,6 +76,8 @@ static void take_word(gwm_end *e, int from, const gwm_word *word)
         post_letter(e, from, e->closing ? GWM_LEFT : GWM_PONG, "");
     if (word->kind == GWM_LEFT)
         e->left_rank = from;
+    if (word->kind == GWM_BUSY && e->linked && word->until > e->others_until)
+        e->others_until = word->until;
     if (word->kind != GWM_FAREWELL || e->failed_rank >= 0)
         return;
     e->failed_rank = from;
@@ -99,6 +108,17 @@ gw_status gwm_listen(gwm_end *e)
 void gwm_ask(gwm_end *e, int rank)
 {
     post_letter(e, rank, GWM_PING, "");
+}
+
+void gwm_busy(void *ctx, double until)
+{
+    gwm_end *e = ctx;
+    gwm_word word = {.kind = GWM_BUSY, .until = until};
+
+    e->linked = true;
+    for (int r = 0; until > 0 && r < e->workers; r++)
+        if (r != e->rank)
+            post_word(e, r, &word);
 }
 
 static void pause_briefly(void)

@@ -54,10 +54,12 @@ typedef enum gwm_kind {
     GWM_PONG = 2,     /* the answer */
     GWM_LEFT = 3,     /* the answer of one that has come to its end */
     GWM_FAREWELL = 4, /* has failed */
+    GWM_BUSY = 5,     /* waits for a message on an emulated link, and until when */
 } gwm_kind;
 
 typedef struct gwm_word {
     int kind;
+    double until;                /* of one that is busy */
     char reason[GWM_REASON_CAP]; /* of a farewell */
 } gwm_word;
 
@@ -86,10 +88,12 @@ typedef struct gwm_end {
     bool *heard;         /* [workers]: has given a sign of life since asked */
     int failed_rank;     /* who said farewell, or -1 */
     char failed_reason[GWM_REASON_CAP];
-    int left_rank;    /* who answered that it has ended, or -1 */
-    double looked_at; /* when words were last looked for */
-    double moved_at;  /* when something was posted or over */
-    double asked_at;  /* when somebody was last asked for a sign of life */
+    int left_rank;       /* who answered that it has ended, or -1 */
+    double looked_at;    /* when words were last looked for */
+    double moved_at;     /* when something was posted or over */
+    double asked_at;     /* when somebody was last asked for a sign of life */
+    bool linked;         /* an emulated link lies over it */
+    double others_until; /* they are busy with it, as they tell */
 } gwm_end;
 
 /* Seconds of a clock that only goes forward. */
@@ -132,6 +136,7 @@ void gwm_ask(gwm_end *e, int rank);
 
 int gwm_suspect(void *ctx);
 void gwm_abort(void *ctx, const char *reason);
+void gwm_busy(void *ctx, double until);
 
 /* Gives letters a moment to leave, and forgets them. */
 void gwm_letters_close(gwm_end *e);

@@ -148,5 +148,5 @@ gw_status gwm_wait(void *ctx, double seconds)
         gwm_rest(turn, end - now);
         now = gwm_now();
     }
-    return GW_PENDING;
+    return now < e->others_until ? GW_OK : GW_PENDING;
 }

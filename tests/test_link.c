@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "support_ranks.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,6 +172,48 @@ static void test_slow_is_not_silent(void **state)
     assert_run_ok(ranks_run_with(RANKS_THREADS, 2, "32kbit", 0.3, slow_body, NULL));
 }
 
+/* Workers that wait for others, who wait for messages on their way: of a broadcast
+ * from worker to worker, and of many between two that are short by themselves. */
+static gw_status far_body(gw_comm *c, void *arg)
+{
+    char piece[800] = {0}, all[4000] = {0};
+
+    (void)arg;
+    PASS_ON(gw_broadcast(c, all, sizeof all, 0));
+    for (int i = 0; i < 8; i++)
+        PASS_ON(gw_transfer(c, 1, piece, 0, piece, sizeof piece));
+    return gw_barrier(c);
+}
+
+static void test_waiting_for_slow_is_not_silent(void **state)
+{
+    static const rank_kind kinds[] = {RANKS_PROCESSES};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        assert_run_ok(ranks_run_with(kinds[i], 4, "64kbit", 0.5, far_body, NULL));
+}
+
+/* A worker that hangs on such a link is still found. */
+static gw_status hanging_body(gw_comm *c, void *arg)
+{
+    char all[1000] = {0};
+
+    PASS_ON(gw_broadcast(c, all, sizeof all, 0));
+    if (gw_comm_rank(c) == 2)
+        raise(SIGSTOP);
+    return far_body(c, arg);
+}
+
+static void test_silent_on_slow_link_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        ranks_run_with(RANKS_PROCESSES, 3, "64kbit", 0.5, hanging_body, NULL),
+        GW_ERR_TIMEOUT);
+    assert_non_null(strstr(gw_error_message(), "worker 2 on host"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +221,8 @@ int main(void)
         cmocka_unit_test(test_transfers),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_slow_is_not_silent),
+        cmocka_unit_test(test_waiting_for_slow_is_not_silent),
+        cmocka_unit_test(test_silent_on_slow_link_is_named),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -75,6 +75,11 @@ def test_ways(tmp):
                       "over a link")
     check(link.get("transport") == "link(mpi,1gbit,20us)", f"transport {link.get('transport')}")
     check(link.get("model_hash") == whole.get("model_hash"), "a link changes the bits")
+    # Every message takes longer than the time limit, and the last worker waits for one
+    # that waits for the first.
+    slow = ["train", "--model", "softmax", *DATA, "--steps", "1", "--json", "--quiet",
+            "--timeout", "1", "--link", "200kbit", "--out", f"{tmp}/slow"]
+    summary_of(run(ranks(4, *slow)), "over a slow link")
     native = summary_of(run(ranks(3, *flags, "--out", f"{tmp}/native", "--collectives",
                                   "native")), "native")
     check(native.get("steps") == 30 and native.get("bytes_sent", 0) > 0, "native sums")

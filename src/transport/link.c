@@ -13,7 +13,10 @@
  * its own is, so no state is shared: the start travels in a note before each
  * message. The message itself moves through the transport below as fast as it
  * can; the receive is only reported when it is due. Notes are part of the
- * emulation and are not counted as traffic. */
+ * emulation and are not counted as traffic.
+ *
+ * A worker that waits for a message on its way tells all others until when, through
+ * the transport: some wait for it in turn, and see nothing of that message. */
 #define _GNU_SOURCE
 #include "transport/link.h"
 
@@ -24,6 +27,10 @@
 #include <sys/prctl.h>
 
 #include "comm.h"
+
+/* The share of the time limit after which the others are told that messages are on
+ * their way. */
+#define TELL_SHARE (1.0 / 8)
 
 typedef struct note {
     double start;
@@ -45,6 +52,8 @@ typedef struct link_end {
     void *below_ctx;
     gwi_link_rate rate;
     double egress_free, ingress_free;
+    double tell_every;          /* seconds */
+    double told_at, told_until; /* when the others were told, and until when */
     link_op *active, *unused;
     char name[96];
 } link_end;
@@ -242,6 +251,18 @@ static void sharpen_timers(void)
     done = true;
 }
 
+/* Long waits are told at once, short ones now and then: they may be many. */
+static void tell_others(link_end *l, double now, double due)
+{
+    bool enough = due - now > l->tell_every || now - l->told_at > l->tell_every;
+
+    if (l->below.busy == NULL || due <= l->told_until || !enough)
+        return;
+    l->told_at = now;
+    l->told_until = due;
+    l->below.busy(l->below_ctx, due);
+}
+
 static gw_status link_wait(void *ctx, double seconds)
 {
     link_end *l = ctx;
@@ -252,6 +273,7 @@ static gw_status link_wait(void *ctx, double seconds)
         seconds = due - now < seconds ? due - now : seconds;
         if (seconds <= 0)
             return GW_OK;
+        tell_others(l, now, due);
     }
     if (l->below.wait == NULL)
         return GW_PENDING;
@@ -354,6 +376,9 @@ gw_status gw_comm_link(gw_comm *c, const char *link)
     l->below = c->table;
     l->below_ctx = c->ctx;
     l->rate = rate;
+    l->tell_every = c->timeout * TELL_SHARE;
+    if (l->below.busy != NULL)
+        l->below.busy(l->below_ctx, 0);
     snprintf(l->name, sizeof l->name, "link(%s,%s)", c->table.name, link);
     c->table = link_table;
     c->table.name = l->name;

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -289,14 +290,33 @@ static uint64_t nanoseconds(void)
     return (uint64_t)(gwi_now() * 1e9);
 }
 
+static void local_busy(void *ctx, double until)
+{
+    local_end *e = ctx;
+
+    atomic_store(&e->group->slots[e->rank].busy, (uint64_t)(until * 1e9));
+}
+
+/* Whether a message is on its way to somebody through an emulated link. */
+static bool somebody_busy(const local_end *e)
+{
+    uint64_t now = nanoseconds();
+
+    for (int r = 0; r < e->group->opt.workers; r++)
+        if (r != e->rank && atomic_load(&e->group->slots[r].busy) > now)
+            return true;
+    return false;
+}
+
 static gw_status local_wait(void *ctx, double seconds)
 {
     local_end *e = ctx;
     gwi_slot *own = &e->group->slots[e->rank];
 
     atomic_store_explicit(&own->beat, nanoseconds(), memory_order_relaxed);
-    return gwi_doorbell_wait(&own->bell, &e->seen, seconds, e->spins) ? GW_OK
-                                                                      : GW_PENDING;
+    if (gwi_doorbell_wait(&own->bell, &e->seen, seconds, e->spins))
+        return GW_OK;
+    return somebody_busy(e) ? GW_OK : GW_PENDING;
 }
 
 /* ---- who is gone, who is late ------------------------------------------- */
@@ -421,6 +441,7 @@ static const gw_transport local_table = {
     .step = local_step,
     .abort = local_abort,
     .close = local_close,
+    .busy = local_busy,
 };
 
 static gw_status new_comm(gw_comm **out, local_end *e)

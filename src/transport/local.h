@@ -25,6 +25,7 @@ typedef struct gwi_slot {
     _Atomic int presence;  /* a gwi_presence */
     _Atomic int pid;       /* 0 for a thread of the process that made the group */
     _Atomic uint64_t beat; /* nanoseconds, when it last looked for messages */
+    _Atomic uint64_t busy; /* nanoseconds, until when with an emulated link */
     _Atomic uint64_t step;
     /* How its body ended; written by the worker, read after it is gone. */
     _Atomic int finished;
