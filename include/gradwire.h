@@ -112,8 +112,9 @@ typedef struct gw_request {
 
 /* The table by which a caller brings its own engine (MPI, a process group,
  * sockets). Functions are called by one thread at a time with the ctx given to
- * gw_comm_new(). None but wait() may block. A negative status from any of them
- * breaks the comm for good; the text given to gw_fail() is kept. */
+ * gw_comm_new(). None but wait() may block, and close() for a moment. A negative
+ * status from any of them breaks the comm for good; the text given to gw_fail() is
+ * kept. */
 typedef struct gw_transport {
     size_t struct_size; /* sizeof(gw_transport); later versions add slots at the end
                          * and take tables that lack them */
@@ -135,8 +136,8 @@ typedef struct gw_transport {
     gw_status (*test)(void *ctx, gw_request *req, size_t *len);
 
     /* Sleeps until something may have changed for a posted operation, but at most
-     * `seconds`. GW_OK if something moved, GW_PENDING if all was silent: it is by
-     * GW_PENDING alone that the time limit runs. May return early. Optional: when
+     * `seconds`. GW_OK if posted operations made progress, GW_PENDING if not: it is
+     * by GW_PENDING alone that the time limit runs. May return early. Optional: when
      * NULL, gradwire sleeps for short, growing times between tests. */
     gw_status (*wait)(void *ctx, double seconds);
 
@@ -206,10 +207,15 @@ GW_API gw_status gw_comm_new(gw_comm **out, const gw_transport *table, void *ctx
  * machines, or socketpairs): fds[r] leads to worker r, whose comm has the other end;
  * fds[rank] is not looked at. hosts[r], copied, names worker r's host in messages;
  * hosts, its entries and opt may be NULL. On success the sockets belong to the comm,
- * which closes them in gw_comm_free(): what a worker has sent still arrives, and the
- * others are told that it ended in order. A worker that dies is noticed by all
- * others as soon as they wait for anything. On failure *out is NULL and the sockets
- * stay the caller's. GW_ERR_ARG, GW_ERR_NOMEM. */
+ * which closes them in gw_comm_free(): what a worker has sent still arrives (over TCP
+ * it waits for that as long as something leaves), and the others are told that it
+ * ended in order. A worker that dies is noticed by all
+ * others as soon as they wait for anything. So that all name the right one when a
+ * worker hangs or is cut off, those who wait for longer than a quarter of a second,
+ * or a 16th of the time limit, give signs of life to all others. Less than 1 KiB of
+ * awaited messages per second of waiting is as good as silence. What others send is
+ * not trusted: GW_ERR_DATA, from a collective, names who sends what is no frame. On
+ * failure *out is NULL and the sockets stay the caller's. GW_ERR_ARG, GW_ERR_NOMEM. */
 GW_API gw_status gw_comm_sockets(gw_comm **out, const int *fds,
                                  const char *const *hosts, int rank, int workers,
                                  const gw_comm_options *opt);

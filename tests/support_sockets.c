@@ -4,7 +4,9 @@
 #define _GNU_SOURCE
 #include "support_sockets.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -199,4 +201,21 @@ gw_status stream_comm_new(gw_comm **out, socket_group *g, int rank, double timeo
     for (int r = 0; st == GW_OK && r < g->workers; r++)
         row[r] = -1;
     return st;
+}
+
+int tcp_pair(int pair[2])
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+
+    pair[0] = socket(AF_INET, SOCK_STREAM, 0);
+    pair[1] = -1;
+    if (bind(listener, (struct sockaddr *)&at, len) == 0 && listen(listener, 1) == 0 &&
+        getsockname(listener, (struct sockaddr *)&at, &len) == 0 &&
+        connect(pair[0], (struct sockaddr *)&at, len) == 0)
+        pair[1] = accept(listener, NULL, NULL);
+    close(listener);
+    return pair[1] >= 0 ? 0 : -1;
 }

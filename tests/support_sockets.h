@@ -23,4 +23,7 @@ gw_status stream_comm_new(gw_comm **out, socket_group *group, int rank, double t
 /* The end that rank has of the pair with peer, for tests that misbehave with it. */
 int socket_group_fd(const socket_group *group, int rank, int peer);
 
+/* Two ends of a TCP connection over the loopback; -1 on failure. */
+int tcp_pair(int pair[2]);
+
 #endif

@@ -187,7 +187,7 @@ static gw_status far_body(gw_comm *c, void *arg)
 
 static void test_waiting_for_slow_is_not_silent(void **state)
 {
-    static const rank_kind kinds[] = {RANKS_PROCESSES};
+    static const rank_kind kinds[] = {RANKS_PROCESSES, RANKS_STREAMS};
 
     (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)

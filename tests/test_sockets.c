@@ -6,6 +6,7 @@
 #include "support_ranks.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,6 +160,59 @@ static void test_leaving_too_early_is_noticed(void **state)
     }
 }
 
+/* The other end of a connection: it gives signs of life without reading, until the
+ * comm is being closed, and reads only then. */
+typedef struct late_reader {
+    int fd;
+    _Atomic int closing;
+    size_t got;
+} late_reader;
+
+static void *read_late(void *arg)
+{
+    static const uint8_t alive[8] = {0, 0, 0, 0, 0, 0, 0, 3};
+    late_reader *l = arg;
+    char bytes[4096];
+    ssize_t n;
+
+    for (int after = 0; after < 20; after += atomic_load(&l->closing)) {
+        (void)!send(l->fd, alive, sizeof alive, MSG_NOSIGNAL);
+        usleep(10000);
+    }
+    while ((n = recv(l->fd, bytes, sizeof bytes, 0)) > 0)
+        l->got += (size_t)n;
+    return NULL;
+}
+
+/* A worker sends a long message, which its own socket takes, and ends. Signs of life
+ * come for it while the message has not left yet. */
+static void test_last_message_arrives(void **state)
+{
+    enum { LEN = 1 << 20 };
+    int fds[2] = {-1, -1}, pair[2], room = 4 * LEN, few = 1 << 17;
+    char *message = calloc(1, LEN);
+    late_reader late = {.closing = 0};
+    pthread_t thread;
+    gw_comm *comm;
+
+    (void)state;
+    assert_int_equal(tcp_pair(pair), 0);
+    fds[1] = pair[0];
+    late.fd = pair[1];
+    setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+    setsockopt(pair[1], SOL_SOCKET, SO_RCVBUF, &few, sizeof few);
+    assert_run_ok(gw_comm_sockets(&comm, fds, NULL, 0, 2, NULL));
+    pthread_create(&thread, NULL, read_late, &late);
+    assert_run_ok(gwi_send(comm, &comm->ops[0], 1, message, LEN));
+    assert_run_ok(gwi_wait(comm, &comm->ops[0]));
+    atomic_store(&late.closing, 1);
+    gw_comm_free(comm);
+    pthread_join(thread, NULL);
+    assert_int_equal(late.got, 8 + LEN + 8);
+    close(pair[1]);
+    free(message);
+}
+
 /* ---- bytes that are no frames ------------------------------------------- */
 
 static void expect_from(const void *bytes, size_t len, gw_status expected)
@@ -234,6 +288,7 @@ int main(void)
         cmocka_unit_test(test_reason_reaches_all),
         cmocka_unit_test(test_goodbye_is_no_loss),
         cmocka_unit_test(test_leaving_too_early_is_noticed),
+        cmocka_unit_test(test_last_message_arrives),
         cmocka_unit_test(test_bad_frames),
         cmocka_unit_test(test_wrong_arguments),
         cmocka_unit_test(test_no_memory),
