@@ -230,7 +230,10 @@ GW_API gw_status gw_comm_sockets(gw_comm **out, const int *fds,
  * the transport sums by itself; GW_ERR_NOMEM. */
 GW_API gw_status gw_comm_link(gw_comm *comm, const char *link);
 
-/* Releases comm and closes its transport. NULL is fine. Free its syncs first. */
+/* Releases comm and closes its transport. NULL is fine. Free its syncs first. A comm
+ * belongs to the process that made it: a process forked from that one may free its
+ * copy, which tells the others nothing, and must not use it. The copies it has of
+ * sockets are closed at the fork, so that connections end when its parent does. */
 GW_API void gw_comm_free(gw_comm *comm);
 
 GW_API int gw_comm_rank(const gw_comm *comm);

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -303,6 +304,34 @@ static void test_unwatched_death_is_seen(void **state)
     waitpid(child, NULL, 0);
 }
 
+/* A helper that a worker forks has a copy of its comm, and leaves, or fails. */
+static gw_status forking_body(gw_comm *c, void *arg)
+{
+    const bool *fails = arg;
+
+    PASS_ON(gw_barrier(c));
+    if (gw_comm_rank(c) == 1) {
+        pid_t child = fork();
+        if (child == 0) {
+            if (*fails)
+                gw_comm_fail(c, GW_ERR_DATA);
+            gw_comm_free(c);
+            _exit(0);
+        }
+        waitpid(child, NULL, 0);
+    }
+    return gw_barrier(c);
+}
+
+static void test_helper_does_not_speak_for_worker(void **state)
+{
+    bool fails[] = {false, true};
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_run_ok(run(GW_SPAWN_PROCESSES, 3, 0, forking_body, &fails[i]));
+}
+
 static void test_wrong_use_is_refused(void **state)
 {
     gw_local_options opt = {.struct_size = sizeof opt, .workers = 0};
@@ -390,6 +419,7 @@ int main(void)
         cmocka_unit_test(test_broken_comm_stays_broken),
         cmocka_unit_test(test_workers_die_with_parent),
         cmocka_unit_test(test_unwatched_death_is_seen),
+        cmocka_unit_test(test_helper_does_not_speak_for_worker),
         cmocka_unit_test(test_wrong_use_is_refused),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_waiting_sleeps),

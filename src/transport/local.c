@@ -41,6 +41,7 @@ enum { SPINS = 200 };
 typedef struct local_end {
     gw_local_group *group;
     int rank;
+    pid_t pid; /* of who joined: a process forked from it does not speak for it */
     int spins;
     uint32_t seen;     /* rings of the own doorbell so far */
     int *pidfds;       /* [P], -1 where not open */
@@ -391,7 +392,8 @@ static void local_abort(void *ctx, const char *reason)
     local_end *e = ctx;
 
     (void)reason;
-    gwi_local_mark_dead(e->group, e->rank);
+    if (e->pid == getpid())
+        gwi_local_mark_dead(e->group, e->rank);
 }
 
 static void local_close(void *ctx)
@@ -400,7 +402,8 @@ static void local_close(void *ctx)
     gwi_slot *own = &e->group->slots[e->rank];
     int present = GWI_PRESENT;
 
-    if (atomic_compare_exchange_strong(&own->presence, &present, GWI_LEFT))
+    if (e->pid == getpid() &&
+        atomic_compare_exchange_strong(&own->presence, &present, GWI_LEFT))
         ring_everybody(e->group);
     for (int r = 0; r < e->group->opt.workers; r++)
         if (e->pidfds[r] >= 0)
@@ -420,6 +423,7 @@ static local_end *new_end(gw_local_group *g, int rank)
         return NULL;
     e->group = g;
     e->rank = rank;
+    e->pid = getpid();
     e->spins = sysconf(_SC_NPROCESSORS_ONLN) >= g->opt.workers ? SPINS : 0;
     e->tickets = (uint64_t *)(e + 1);
     e->pidfds = (int *)(e->tickets + 4 * p);

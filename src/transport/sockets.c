@@ -35,9 +35,12 @@ static void enqueue(gwi_stream_queue *q, gwi_stream_op *op)
 }
 
 /* Every post begins a new time of waiting, in which no signs of life are due yet. */
-static void begin(gwi_streams *s)
+static gw_status begin(gwi_streams *s)
 {
     s->slept = 0;
+    return !s->foreign ? GW_OK
+                       : gw_fail(GW_ERR_ARG, "this comm belongs to the process that "
+                                             "made it, not to one forked from it");
 }
 
 static gw_status streams_send(void *ctx, int to, const void *buf, size_t len,
@@ -46,7 +49,7 @@ static gw_status streams_send(void *ctx, int to, const void *buf, size_t len,
     gwi_streams *s = ctx;
     gwi_stream_op *op = (gwi_stream_op *)(void *)req;
 
-    begin(s);
+    GWI_TRY(begin(s));
     *op = (gwi_stream_op){
         .buf = (uint8_t *)(uintptr_t)buf, .len = len, .peer = to, .sends = true};
     enqueue(&s->peers[to].sends, op);
@@ -59,7 +62,7 @@ static gw_status streams_recv(void *ctx, int from, void *buf, size_t cap,
     gwi_streams *s = ctx;
     gwi_stream_op *op = (gwi_stream_op *)(void *)req;
 
-    begin(s);
+    GWI_TRY(begin(s));
     *op = (gwi_stream_op){.buf = buf, .len = cap, .peer = from};
     enqueue(&s->peers[from].recvs, op);
     return GW_OK;
@@ -201,6 +204,7 @@ static void streams_close(void *ctx)
 {
     gwi_streams *s = ctx;
 
+    gwi_streams_unguard(s);
     if (!s->aborted) {
         for (int r = 0; r < s->workers; r++)
             gwi_stream_say_last(&s->peers[r], GWI_FRAME_GOODBYE, "", 0);
@@ -251,11 +255,13 @@ static void name_host(gwi_stream_peer *p, const char *host)
     snprintf(p->host, sizeof p->host, "%s", host != NULL ? host : "?");
 }
 
+/* Programs that this one starts do not get the sockets, either. */
 static gw_status prepare(gwi_stream_peer *p, int fd, int rank)
 {
-    int flags = fcntl(fd, F_GETFL);
+    int flags = fcntl(fd, F_GETFL), own = fcntl(fd, F_GETFD);
 
-    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 || own < 0 ||
+        fcntl(fd, F_SETFD, own | FD_CLOEXEC) < 0)
         return gw_fail(GW_ERR_ARG, "descriptor %d for worker %d: %s", fd, rank,
                        strerror(errno));
     tune(fd);
@@ -288,7 +294,13 @@ static gw_status new_comm(gw_comm **out, gwi_streams *s, const gw_comm_options *
 {
     GWI_TRY(gw_comm_new(out, &streams_table, s, s->rank, s->workers, opt));
     s->timeout = (*out)->timeout;
-    return GW_OK;
+    gw_status st = gwi_streams_guard(s);
+    if (st != GW_OK) {
+        (*out)->table.close = NULL; /* the sockets stay the caller's */
+        gw_comm_free(*out);
+        *out = NULL;
+    }
+    return st;
 }
 
 gw_status gw_comm_sockets(gw_comm **out, const int *fds, const char *const *hosts,

@@ -5,6 +5,7 @@
  *     sockets.c         the table, waiting, making one
  *     sockets_frames.c  bytes of frames, in and out
  *     sockets_life.c    signs of life, whom to blame, lines that are cut
+ *     sockets_fork.c    what becomes of sockets in a forked child
  *
  *     frame:  8 bytes, little-endian: length (7 bytes), kind (the highest byte);
  *             then as many bytes as the length says */
@@ -65,6 +66,7 @@ typedef struct gwi_stream_peer {
 typedef struct gwi_streams {
     int rank, workers;
     bool aborted;
+    bool foreign;           /* this is a forked child, the sockets are its parent's */
     bool linked;            /* an emulated link lies over it */
     double timeout;         /* seconds, as the comm has it */
     double born;            /* when it was made */
@@ -75,6 +77,7 @@ typedef struct gwi_streams {
     double others_until;    /* the others likewise, as they tell */
     gwi_stream_peer *peers; /* [workers] */
     struct pollfd *polls;   /* [workers] */
+    struct gwi_streams *next, **link; /* in the list of sockets_fork.c */
 } gwi_streams;
 
 /* ---- sockets_frames.c ----------------------------------------------------------- */
@@ -111,5 +114,12 @@ int gwi_stream_unsent(const gwi_stream_peer *p);
 
 /* gw_transport.suspect */
 int gwi_streams_suspect(void *ctx);
+
+/* ---- sockets_fork.c ------------------------------------------------------------- */
+
+/* From the first to the second call, a child that is forked closes its copies of the
+ * sockets without a word. GW_ERR_NOMEM. */
+gw_status gwi_streams_guard(gwi_streams *s);
+void gwi_streams_unguard(gwi_streams *s);
 
 #endif
