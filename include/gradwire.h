@@ -241,7 +241,11 @@ GW_API int gw_comm_workers(const gw_comm *comm);
 /* The transport's name, "link(…)" around it where gw_comm_link() was called. */
 GW_API const char *gw_comm_transport(const gw_comm *comm);
 
-/* What crossed the transport for this worker, gradwire's headers included. */
+/* What crossed the transport for this worker: messages, gradwire's headers included
+ * and, on sockets, the 8 bytes before each; gw_sync_stats() counts the same. What is no
+ * part of a message is not counted, as it depends on time and not on the method: signs
+ * of life on sockets (8 bytes each), goodbyes, reasons of failures; nor what MPI or the
+ * network add. What all have sent is what all have received. */
 typedef struct gw_traffic {
     uint64_t bytes_sent, bytes_received;
     uint64_t messages_sent, messages_received;

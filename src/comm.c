@@ -200,7 +200,7 @@ gw_status gwi_send(gw_comm *c, gwi_op *op, int to, const void *buf, size_t len)
     if (st != GW_OK)
         return gwi_comm_break(c, st);
     activate(c, op);
-    gwi_trace_send(c, to, len);
+    gwi_trace_send(c, to, c->head_len + len);
     return GW_OK;
 }
 
@@ -217,14 +217,16 @@ gw_status gwi_recv(gw_comm *c, gwi_op *op, int from, void *buf, size_t cap)
 
 /* ---- waiting ------------------------------------------------------------ */
 
-static void count(gw_traffic *t, const gwi_op *op)
+static void count(gw_comm *c, const gwi_op *op)
 {
+    gw_traffic *t = &c->traffic;
+
     if (op->sends) {
         t->messages_sent++;
-        t->bytes_sent += op->len;
+        t->bytes_sent += c->head_len + op->len;
     } else {
         t->messages_received++;
-        t->bytes_received += op->len;
+        t->bytes_received += c->head_len + op->len;
     }
 }
 
@@ -237,7 +239,7 @@ static void retire(gw_comm *c, gwi_op **link)
     *link = op->next;
     if (*link == NULL)
         c->active_end = link;
-    count(&c->traffic, op);
+    count(c, op);
 }
 
 /* Tests everything posted once; *moved says whether anything finished. */

@@ -37,6 +37,7 @@ struct gw_comm {
     char reason[512]; /* of that failure */
     gw_traffic traffic;
     bool in_memory; /* messages never leave the memory of this machine */
+    size_t head_len; /* bytes the transport puts before each message, counted too */
     gwi_op *active;
     gwi_op **active_end;
     gwi_op *ops; /* for collectives: 4 * workers of them, between the bounds above */

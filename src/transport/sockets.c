@@ -294,6 +294,7 @@ static gw_status new_comm(gw_comm **out, gwi_streams *s, const gw_comm_options *
 {
     GWI_TRY(gw_comm_new(out, &streams_table, s, s->rank, s->workers, opt));
     s->timeout = (*out)->timeout;
+    (*out)->head_len = GWI_HEAD_LEN;
     gw_status st = gwi_streams_guard(s);
     if (st != GW_OK) {
         (*out)->table.close = NULL; /* the sockets stay the caller's */
