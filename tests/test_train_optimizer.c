@@ -216,6 +216,32 @@ static void numbers_are_read_whole(void **state)
     assert_int_equal(gwt_parse_count("n", "7", 8, 10, &n), GW_ERR_ARG);
 }
 
+/* Every schedule says truly whether it depends on how long the run is to be: that
+ * decides whether a run may be prolonged. */
+static void the_end_matters_where_they_say_so(void **state)
+{
+    static const char *const texts[] = {"constant", "step:1/2", "cosine", "power"};
+    const char *name;
+
+    (void)state;
+    for (size_t i = 0; (name = gwt_schedule_name(i)) != NULL; i++) {
+        gwt_schedule s;
+        int differs = 0;
+        assert_true(i < sizeof texts / sizeof texts[0]);
+        assert_memory_equal(texts[i], name, strlen(name));
+        assert_int_equal(gwt_schedule_parse(&s, texts[i], "3"), GW_OK);
+        s.epoch_steps = 10;
+        for (uint64_t t = 0; t < 40; t++) {
+            s.total_steps = 40;
+            double first = gwt_schedule_factor(&s, t);
+            s.total_steps = 50;
+            differs |= gwt_schedule_factor(&s, t) != first;
+        }
+        if (differs != gwt_schedule_needs_end(&s))
+            fail_msg("%s depends on the end of the run: %d", name, differs);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +250,7 @@ int main(void)
         cmocka_unit_test(every_optimizer_is_tested),
         cmocka_unit_test(schedules_bend_where_they_should),
         cmocka_unit_test(wrong_schedules_are_refused),
+        cmocka_unit_test(the_end_matters_where_they_say_so),
         cmocka_unit_test(numbers_are_read_whole),
     };
 

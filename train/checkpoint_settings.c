@@ -103,7 +103,7 @@ static int may_differ(const gwt_job *job, const char *line)
 {
     static const char *const free[] = {"version ", "--workers "};
     static const char *const end[] = {"--steps ", "--epochs "};
-    int moves = strncmp(job->config.schedule, "cosine", 6) != 0;
+    int moves = !gwt_schedule_needs_end(&job->schedule);
 
     for (size_t i = 0; i < 2; i++)
         if (strncmp(line, free[i], strlen(free[i])) == 0 ||

@@ -20,6 +20,8 @@ typedef struct gwt_schedule_type {
 
     /* The factor t steps after the warm-up of w steps. */
     double (*factor)(const gwt_schedule *s, double t, double w);
+
+    int needs_end; /* whether the factor depends on total_steps */
 } gwt_schedule_type;
 
 static gw_status parse_nothing(gwt_schedule *s, char *rest)
@@ -113,10 +115,10 @@ static double power_factor(const gwt_schedule *s, double t, double w)
 }
 
 static const gwt_schedule_type table[] = {
-    {"constant", parse_nothing, constant_factor},
-    {"step", parse_step, step_factor},
-    {"cosine", parse_nothing, cosine_factor},
-    {"power", parse_power, power_factor},
+    {"constant", parse_nothing, constant_factor, 0},
+    {"step", parse_step, step_factor, 0},
+    {"cosine", parse_nothing, cosine_factor, 1},
+    {"power", parse_power, power_factor, 0},
 };
 
 static gw_status parse_warmup(gwt_schedule *s, const char *text)
@@ -164,6 +166,16 @@ gw_status gwt_schedule_parse(gwt_schedule *out, const char *text, const char *wa
             copy);
     GWT_TRY(out->type->parse(out, rest));
     return parse_warmup(out, warmup);
+}
+
+int gwt_schedule_needs_end(const gwt_schedule *schedule)
+{
+    return schedule->type->needs_end;
+}
+
+const char *gwt_schedule_name(size_t i)
+{
+    return i < COUNT(table) ? table[i].name : NULL;
 }
 
 double gwt_schedule_factor(const gwt_schedule *schedule, uint64_t t)

@@ -32,6 +32,13 @@ typedef struct gwt_schedule {
 /* Reads both texts; epoch_steps and total_steps are left 0. GW_ERR_ARG. */
 gw_status gwt_schedule_parse(gwt_schedule *out, const char *text, const char *warmup);
 
+/* Whether the factor depends on total_steps. If so, a run that has begun cannot be
+ * prolonged. */
+int gwt_schedule_needs_end(const gwt_schedule *schedule);
+
+/* The name of the i-th schedule, NULL after the last one. */
+const char *gwt_schedule_name(size_t i);
+
 /* What the rate is multiplied with in step t = 0, 1, ... */
 double gwt_schedule_factor(const gwt_schedule *schedule, uint64_t t);
 
