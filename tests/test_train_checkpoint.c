@@ -166,6 +166,7 @@ static void another_run_is_refused(void **state)
     REFUSE(schedule, "cosine", "--lr-schedule");
     REFUSE(warmup, "5", "--warmup");
     REFUSE(nonfinite, GW_NONFINITE_SKIP, "--nonfinite stop");
+    REFUSE(threads, 2, "--threads 1, but this run has 2");
     REFUSE(steps, 24, "step 25");
 #undef REFUSE
     /* What does not change the model may differ; the end may come later. */
@@ -193,6 +194,81 @@ static void cosine_keeps_its_end(void **state)
     refuse(&c, GW_ERR_ARG, "--steps 25", "30");
 }
 
+/* ---- settings ----------------------------------------------------------------- */
+
+/* The settings in a checkpoint, as text. */
+static void read_settings(const char *path, char text[GWT_SETTINGS_CAP])
+{
+    const gwt_section *s;
+    gwt_sections in;
+
+    assert_int_equal(gwt_sections_open(&in, path), GW_OK);
+    s = gwt_sections_find(&in, GWT_KIND_SETTINGS, 0);
+    assert_true(s != NULL && s->len < GWT_SETTINGS_CAP);
+    assert_int_equal(gwt_sections_read(&in, s, 0, text, (size_t)s->len), GW_OK);
+    text[s->len] = '\0';
+    gwt_sections_close(&in);
+}
+
+static void each_setting_is_there_once(void **state)
+{
+    char text[GWT_SETTINGS_CAP], name[64];
+    gwt_config c = small();
+
+    (void)state;
+    run(&c);
+    read_settings(name_of(3), text);
+    for (const char *line = text; *line != '\0'; line = strchr(line, '\n') + 1) {
+        snprintf(name, sizeof name, "\n%.*s", (int)strcspn(line, " ") + 1, line);
+        if (strstr(strchr(line, '\n'), name) != NULL)
+            fail_msg("%s is there twice", name + 1);
+    }
+}
+
+/* Writes the checkpoint anew with other settings. */
+static void change_settings(const char *path, const char *text)
+{
+    gwt_sections_out out;
+    gwt_sections in;
+
+    assert_int_equal(gwt_sections_open(&in, path), GW_OK);
+    assert_int_equal(gwt_sections_create(&out, path, in_folder("checkpoint.partial")),
+                     GW_OK);
+    for (size_t i = 0; i < in.count; i++) {
+        const gwt_section *s = &in.list[i];
+        int settings = s->kind == GWT_KIND_SETTINGS;
+        size_t len = settings ? strlen(text) : (size_t)s->len;
+        uint8_t *bytes = calloc(s->len + 1, 1);
+        assert_int_equal(gwt_sections_read(&in, s, 0, bytes, (size_t)s->len), GW_OK);
+        assert_int_equal(gwt_sections_put(&out, s->kind, s->worker,
+                                          settings ? (const void *)text : bytes, len),
+                         GW_OK);
+        free(bytes);
+    }
+    assert_int_equal(gwt_sections_commit(&out), GW_OK);
+    gwt_sections_close(&in);
+}
+
+/* Once three settings were written twice, and the number of threads was not. */
+static void settings_of_before_are_read(void **state)
+{
+    char text[GWT_SETTINGS_CAP], warnings[2048], *threads;
+    gwt_config c = small();
+
+    (void)state;
+    gwt_summary whole = run(&c);
+    stop_at(&c, 20);
+    read_settings(name_of(2), text);
+    threads = strstr(text, "--threads 1\n");
+    assert_non_null(threads);
+    memmove(threads, threads + 12, strlen(threads + 12) + 1);
+    strcat(text, "--clip 0\n--dropout 0\n--sequence 0\n");
+    change_settings(name_of(2), text);
+    assert_true(run_with(&c, warnings).model_hash == whole.model_hash);
+    assert_non_null(strstr(warnings, "does not say"));
+    assert_non_null(strstr(warnings, "--threads"));
+}
+
 static void one_run_at_a_time(void **state)
 {
     gwt_config c = small();
@@ -212,6 +288,7 @@ int main(void)
         RUN(every_damage_is_seen),       RUN(missing_section_is_seen),
         RUN(damaged_one_is_passed_over), RUN(none_is_good),
         RUN(another_run_is_refused),     RUN(cosine_keeps_its_end),
+        RUN(each_setting_is_there_once), RUN(settings_of_before_are_read),
         RUN(one_run_at_a_time),
     };
 

@@ -82,6 +82,10 @@ size_t gwt_settings_write(const gwt_job *job, char text[GWT_SETTINGS_CAP]);
 gw_status gwt_settings_compare(const gwt_job *job, const char *name, const char *saved,
                                size_t len);
 
+/* Whether the settings are from before the number of threads was among them: then
+ * nobody knows whether it is the same. */
+int gwt_settings_lack_threads(const char *saved, size_t len);
+
 /* The tensors of a model as lines "name rows cols"; at most cap bytes are written,
  * and the length of all is returned. */
 size_t gwt_tensors_write(const gw_tensor *tensors, size_t count, char *text,

@@ -145,7 +145,7 @@ static void set_aside(const gwt_job *job, uint64_t number)
     }
 }
 
-static gw_status check_settings(const gwt_job *job, const gwt_sections *in)
+static gw_status check_settings(gwt_job *job, const gwt_sections *in)
 {
     const gwt_section *section = gwt_sections_find(in, GWT_KIND_SETTINGS, 0);
     char text[GWT_SETTINGS_CAP];
@@ -153,6 +153,11 @@ static gw_status check_settings(const gwt_job *job, const gwt_sections *in)
     if (section->len > sizeof text)
         return gw_fail(GW_ERR_DATA, "the settings in %s are too long", in->from.name);
     GWT_TRY(gwt_sections_read(in, section, 0, text, (size_t)section->len));
+    if (gwt_settings_lack_threads(text, (size_t)section->len))
+        warn(job,
+             "%s does not say how many --threads it was written with; with another "
+             "number the model becomes another one\n",
+             in->from.name);
     return gwt_settings_compare(job, in->from.name, text, (size_t)section->len);
 }
 

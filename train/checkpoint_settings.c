@@ -5,7 +5,8 @@
  *
  * What changes neither the model nor its data may differ between a run and the run
  * that resumes it: where it runs and what it shows. The number of workers may differ
- * too, see checkpoint_load.c. */
+ * too, see checkpoint_load.c. The number of threads may not: the engine of
+ * compute_dnnl.c cuts its products by it, so it changes the bits of the model. */
 #include "checkpoint.h"
 
 #include <ctype.h>
@@ -16,6 +17,8 @@
 #include <string.h>
 
 enum { SPEC_CAP = 256, VALUE_CAP = 512 };
+
+#define THREADS_LINE "--threads "
 
 typedef struct lines {
     char *text;
@@ -83,13 +86,11 @@ size_t gwt_settings_write(const gwt_job *job, char text[GWT_SETTINGS_CAP])
     put_real(&l, "--lr", c->lr);
     put_real(&l, "--momentum", c->momentum);
     put_real(&l, "--weight-decay", c->weight_decay);
-    put_real(&l, "--clip", c->clip);
-    put_real(&l, "--dropout", c->dropout);
-    put(&l, "--sequence", "%" PRIu64, c->sequence);
     put(&l, "--lr-schedule", "%s", c->schedule);
     put(&l, "--warmup", "%s", c->warmup);
     put(&l, "--nonfinite", "%s", nonfinite[c->nonfinite]);
     put(&l, "--augment", "%s", augment[job->augment]);
+    put(&l, "--threads", "%d", c->threads);
     put(&l, "--steps", "%" PRIu64, c->steps);
     put(&l, "--epochs", "%" PRIu64, c->steps != 0 ? 0 : c->epochs);
     return l.len;
@@ -158,6 +159,8 @@ gw_status gwt_settings_compare(const gwt_job *job, const char *name, const char 
         if (may_differ(job, line))
             continue;
         const char *there = find_value(saved, saved + len, line, blank, &there_len);
+        if (there == NULL && strncmp(line, THREADS_LINE, blank) == 0)
+            continue; /* see gwt_settings_lack_threads() */
         if (there == NULL)
             return gw_fail(GW_ERR_ARG, "%s does not say what its %.*s was", name,
                            (int)blank - 1, line);
@@ -166,6 +169,14 @@ gw_status gwt_settings_compare(const gwt_job *job, const char *name, const char 
                                 there_len);
     }
     return GW_OK;
+}
+
+int gwt_settings_lack_threads(const char *saved, size_t len)
+{
+    size_t there_len;
+
+    return find_value(saved, saved + len, THREADS_LINE, strlen(THREADS_LINE),
+                      &there_len) == NULL;
 }
 
 /* ---- tensors ------------------------------------------------------------------- */
