@@ -198,19 +198,20 @@ static gw_status look_around(gwc_compare *c)
     return GW_OK;
 }
 
-/* The page of all runs there are. */
-static void make_page(const gwc_compare *c)
+/* The page of all runs there are. A build without pages goes on without one; a page
+ * that cannot be written is a failure. */
+static gw_status make_page(const gwc_compare *c)
 {
     gwc_run_list list = {0};
     char path[FILE_CAP], *directory[GWC_CASES_MAX];
     size_t count = 0;
-    gw_status st;
+    gw_status st, written = GW_OK;
 
     for (size_t i = 0; i < c->count; i++)
         if (c->cases[i].state == GWC_CASE_THERE || c->cases[i].state == GWC_CASE_RUN)
             directory[count++] = c->cases[i].directory;
     if (count == 0)
-        return;
+        return GW_OK;
     snprintf(path, sizeof path, "%s/report.html", c->out);
     st = gwc_page_there();
     if (st == GW_OK)
@@ -218,13 +219,14 @@ static void make_page(const gwc_compare *c)
     if (st == GW_OK) {
         gwc_page page = {"gradwire compare", list.run, list.count,
                          (const char *const *)list.note, list.notes};
-        st = gwc_page_write(&page, path);
+        written = gwc_page_write(&page, path);
     }
     gwc_run_list_free(&list);
-    if (st == GW_OK)
-        fprintf(stderr, "page: %s\n", path);
-    else
+    if (st != GW_OK)
         fprintf(stderr, "no page: %s\n", gw_error_message());
+    else if (written == GW_OK)
+        fprintf(stderr, "page: %s\n", path);
+    return written;
 }
 
 static int show(const gwc_compare *c, gw_status st, int json)
@@ -232,13 +234,13 @@ static int show(const gwc_compare *c, gw_status st, int json)
     size_t missing = gwc_table_print(c, stdout, json);
 
     fflush(stdout);
-    make_page(c);
+    gw_status page = make_page(c);
     if (st == GW_ERR_STOPPED) {
         fputs("stopped; the same command goes on with what is missing\n", stderr);
         return GWC_STOPPED;
     }
     if (missing == 0)
-        return GWC_DONE;
+        return page == GW_OK ? GWC_DONE : GWC_FAILED;
     (void)gw_fail(GW_ERR_SYSTEM, "%zu of %zu runs failed", missing, c->count);
     return GWC_FAILED;
 }

@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "common.h"
 #include "compare.h"
+#include "newfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,19 +49,15 @@ static void file_path(char path[FILE_CAP], const gwc_case *one)
 static gw_status write_arguments(const gwc_case *one)
 {
     char path[FILE_CAP], *text = gwt_calloc(ARGUMENTS_CAP, 1, "arguments");
-    FILE *file;
+    gw_status st;
 
     if (text == NULL)
         return GW_ERR_NOMEM;
     size_t len = arguments_text(one, text, ARGUMENTS_CAP);
     file_path(path, one);
-    file = fopen(path, "w");
-    int good = file != NULL && fwrite(text, 1, len, file) == len;
-    good = (file == NULL || fclose(file) == 0) && good;
+    st = gwt_newfile_write(path, NULL, text, len);
     gwt_free(text);
-    if (!good)
-        return gw_fail(GW_ERR_SYSTEM, "cannot write %s: %s", path, strerror(errno));
-    return GW_OK;
+    return st;
 }
 
 /* Whether the file there holds the arguments of this case. */

@@ -10,6 +10,8 @@
 
 #include <stddef.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
@@ -47,6 +49,15 @@ static void print_help(void)
          "  gradwire report runs/dense-1 runs/gtopk-1 --title 'a first look'");
 }
 
+/* Whether the page itself went to standard output. */
+static int is_stdout(const char *path)
+{
+    struct stat there, out;
+
+    return stat(path, &there) == 0 && fstat(STDOUT_FILENO, &out) == 0 &&
+           there.st_dev == out.st_dev && there.st_ino == out.st_ino;
+}
+
 static gw_status make_page(const settings *set, char **names, size_t count)
 {
     gwc_run_list list = {0};
@@ -64,7 +75,8 @@ static gw_status make_page(const settings *set, char **names, size_t count)
     if (st == GW_OK) {
         for (size_t i = 0; i < list.notes; i++)
             fprintf(stderr, "note: %s\n", list.note[i]);
-        printf("%s: %zu run%s\n", set->out, list.count, list.count == 1 ? "" : "s");
+        fprintf(is_stdout(set->out) ? stderr : stdout, "%s: %zu run%s\n", set->out,
+                list.count, list.count == 1 ? "" : "s");
     }
     gwc_run_list_free(&list);
     return st;

@@ -7,18 +7,17 @@
 #include "report_page.h"
 #include "common.h"
 #include "json.h"
+#include "newfile.h"
 #include "page_bytes.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char mark[] = "<!--RUNS-->";
 
 /* So many records of a run are drawn: more than a plot has pixels. */
-enum { POINTS_MOST = 4000, PATH_CAP = 4352 };
+enum { POINTS_MOST = 4000 };
 
 gw_status gwc_page_there(void)
 {
@@ -141,41 +140,33 @@ static void write_escaped(FILE *file, const char *json, size_t len)
             putc(json[i], file);
 }
 
-static void write_all(FILE *file, const char *json, size_t json_len)
+typedef struct text {
+    char *json;
+    size_t len;
+} text;
+
+static void write_all(FILE *file, const void *arg)
 {
+    const text *runs = arg;
     size_t len;
     const char *page = gwc_page_bytes(&len);
     const char *at = memmem(page, len, mark, sizeof mark - 1);
     size_t before = at != NULL ? (size_t)(at - page) : len;
 
     fwrite(page, 1, before, file);
-    write_escaped(file, json, json_len);
+    write_escaped(file, runs->json, runs->len);
     if (at != NULL)
         fwrite(at + sizeof mark - 1, 1, len - before - (sizeof mark - 1), file);
 }
 
 gw_status gwc_page_write(const gwc_page *page, const char *path)
 {
-    char partial[PATH_CAP], *json;
-    size_t len;
-    FILE *file;
+    text runs;
+    gw_status st;
 
     GWT_TRY(gwc_page_there());
-    snprintf(partial, sizeof partial, "%s.partial", path);
-    GWT_TRY(runs_json(page, &json, &len));
-    file = fopen(partial, "wb");
-    if (file == NULL) {
-        free(json);
-        return gw_fail(GW_ERR_SYSTEM, "cannot write %s: %s", partial, strerror(errno));
-    }
-    write_all(file, json, len);
-    free(json);
-    int bad = ferror(file);
-    if (fclose(file) != 0 || bad || rename(partial, path) != 0) {
-        gw_status st =
-            gw_fail(GW_ERR_SYSTEM, "cannot write %s: %s", path, strerror(errno));
-        unlink(partial);
-        return st;
-    }
-    return GW_OK;
+    GWT_TRY(runs_json(page, &runs.json, &runs.len));
+    st = gwt_newfile_print(path, NULL, write_all, &runs);
+    free(runs.json);
+    return st;
 }

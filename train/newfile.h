@@ -2,23 +2,32 @@
  *
  * newfile.h - a file that appears whole or not at all: it is written under another
  * name in the same directory, brought to the disk, and then takes its name in one
- * move. Whoever is killed in between leaves the old file as it was. */
+ * move. Whoever is killed in between leaves the old file as it was.
+ *
+ * A link stays a link: what it leads to is written anew. What is there and is no
+ * regular file (a device, a FIFO, /dev/stdout) is written to straight, as it is. */
 #ifndef GWT_NEWFILE_H
 #define GWT_NEWFILE_H
 
 #include "data.h"
 
+#include <stdio.h>
+
 enum { GWT_FILE_CAP = GWT_PATH_CAP + 64 };
 
 typedef struct gwt_newfile {
     int fd;
+    int straight;               /* whether there is no partial file */
+    int error;                  /* why a stream could not be written; 0: it could */
     uint64_t unsynced;          /* bytes since the last fdatasync() */
-    char path[GWT_FILE_CAP];    /* what it will be called */
+    char path[GWT_FILE_CAP];    /* what the user calls it */
+    char target[GWT_FILE_CAP];  /* what it will be called: links are followed */
     char partial[GWT_FILE_CAP]; /* what it is called now */
 } gwt_newfile;
 
-/* Begins the file `path` as `partial`, which is written over if it is there; NULL:
- * the path with ".partial" after it. GW_ERR_SYSTEM. */
+/* Begins the file `path`. partial is its name until it is complete, for directories
+ * that belong to the caller alone: it is written over if it is there. NULL makes a
+ * name that nobody else has. GW_ERR_SYSTEM. */
 gw_status gwt_newfile_open(gwt_newfile *file, const char *path, const char *partial);
 
 /* Adds bytes. GW_ERR_SYSTEM, for instance when the disk is full. */
@@ -30,5 +39,20 @@ gw_status gwt_newfile_commit(gwt_newfile *file);
 
 /* Gives it up and leaves nothing. Also after a failure of gwt_newfile_add(). */
 void gwt_newfile_abandon(gwt_newfile *file);
+
+/* A stream that adds to the file, and its end, which reports what went wrong. */
+gw_status gwt_newfile_stream(gwt_newfile *file, FILE **out);
+gw_status gwt_newfile_stream_end(const gwt_newfile *file, FILE *stream);
+
+/* All of that in one call, for bytes and for what is printed. */
+gw_status gwt_newfile_write(const char *path, const char *partial, const void *bytes,
+                            size_t len);
+gw_status gwt_newfile_print(const char *path, const char *partial,
+                            void (*print)(FILE *stream, const void *arg),
+                            const void *arg);
+
+/* Whether `path` can be written, as far as that can be known before it is. It leaves
+ * nothing, and opens nothing that is no regular file. GW_ERR_SYSTEM. */
+gw_status gwt_newfile_check(const char *path);
 
 #endif

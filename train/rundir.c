@@ -289,19 +289,16 @@ void gwt_job_print(const gwt_job *job, FILE *stream)
     putc('\n', stream);
 }
 
+static void print_job(FILE *stream, const void *job)
+{
+    gwt_job_print(job, stream);
+}
+
 gw_status gwt_rundir_summary(const gwt_job *job)
 {
     char path[FILE_CAP], partial[FILE_CAP];
-    FILE *file;
 
     path_of(path, job, "summary.json");
     path_of(partial, job, "summary.json.partial");
-    file = fopen(partial, "w");
-    if (file == NULL)
-        return gw_fail(GW_ERR_SYSTEM, "cannot write %s: %s", partial, strerror(errno));
-    gwt_job_print(job, file);
-    int bad = ferror(file);
-    if (fclose(file) != 0 || bad || rename(partial, path) != 0)
-        return gw_fail(GW_ERR_SYSTEM, "cannot write %s: %s", path, strerror(errno));
-    return GW_OK;
+    return gwt_newfile_print(path, partial, print_job, job);
 }

@@ -5,9 +5,7 @@
 #include "trace_file.h"
 #include "common.h"
 #include "json.h"
-
-#include <errno.h>
-#include <string.h>
+#include "newfile.h"
 
 /* What is kept of a worker at most: 40 MB. What comes after is dropped and said. */
 enum { EVENTS_MAX = 1000000 };
@@ -22,7 +20,6 @@ enum { COMPUTE = -1 };
 
 struct gwt_trace {
     const char *path;
-    FILE *file; /* rank 0 only */
     double zero;
     uint64_t steps_left;
     uint64_t count, dropped;
@@ -71,20 +68,12 @@ gw_status gwt_trace_open(gwt_trace **out, const gwt_config *config, gw_comm *com
     t->steps_left = config->trace_steps;
     t->zero = gwt_now();
     *out = t;
-    if (gw_comm_rank(comm) == 0) {
-        t->file = fopen(t->path, "w");
-        if (t->file == NULL)
-            return gw_fail(GW_ERR_SYSTEM, "cannot write %s: %s", t->path,
-                           strerror(errno));
-    }
     gw_comm_trace(comm, tell, t);
     return GW_OK;
 }
 
 void gwt_trace_free(gwt_trace *trace)
 {
-    if (trace != NULL && trace->file != NULL)
-        fclose(trace->file);
     gwt_free(trace);
 }
 
@@ -169,36 +158,54 @@ static void write_worker(gwt_json *j, const gwt_trace *t, int rank)
         write_event(j, rank, &t->events[i]);
 }
 
-static gw_status write_all(gwt_trace *t, gw_comm *comm, gwt_trace *theirs)
+/* Writes the events of all workers, whose turns come one after the other. */
+static gw_status write_events(gwt_trace *t, gw_comm *comm, gwt_trace *theirs,
+                              FILE *stream)
 {
-    gwt_json j = {.to = t->file};
-    int writes = gw_comm_rank(comm) == 0;
+    gwt_json j = {.to = stream};
     uint64_t dropped = t->dropped;
 
-    if (writes) {
-        gwt_json_open(&j, NULL, '{');
-        gwt_json_text(&j, "displayTimeUnit", "ms");
-        gwt_json_open(&j, "traceEvents", '[');
-        write_worker(&j, t, 0);
-    }
+    gwt_json_open(&j, NULL, '{');
+    gwt_json_text(&j, "displayTimeUnit", "ms");
+    gwt_json_open(&j, "traceEvents", '[');
+    write_worker(&j, t, 0);
     for (int r = 1; r < gw_comm_workers(comm); r++) {
         GWT_TRY(fetch(t, theirs, comm, r));
-        if (writes)
-            write_worker(&j, theirs, r);
+        write_worker(&j, theirs, r);
         dropped += theirs->dropped;
     }
-    if (!writes)
-        return GW_OK;
     gwt_json_close(&j, ']');
     gwt_json_count(&j, "dropped", dropped);
     gwt_json_close(&j, '}');
-    putc('\n', t->file);
-    int bad = ferror(t->file);
-    if (fclose(t->file) != 0 || bad) {
-        t->file = NULL;
-        return gw_fail(GW_ERR_SYSTEM, "cannot write %s: %s", t->path, strerror(errno));
+    putc('\n', stream);
+    return GW_OK;
+}
+
+static gw_status write_file(gwt_trace *t, gw_comm *comm, gwt_trace *theirs)
+{
+    gwt_newfile file;
+    FILE *stream;
+    gw_status st;
+
+    GWT_TRY(gwt_newfile_open(&file, t->path, NULL));
+    st = gwt_newfile_stream(&file, &stream);
+    if (st == GW_OK) {
+        gw_status written = write_events(t, comm, theirs, stream);
+        st = gwt_newfile_stream_end(&file, stream);
+        st = written != GW_OK ? written : st;
     }
-    t->file = NULL;
+    if (st == GW_OK)
+        return gwt_newfile_commit(&file);
+    gwt_newfile_abandon(&file);
+    return st;
+}
+
+static gw_status write_all(gwt_trace *t, gw_comm *comm, gwt_trace *theirs)
+{
+    if (gw_comm_rank(comm) == 0)
+        return write_file(t, comm, theirs);
+    for (int r = 1; r < gw_comm_workers(comm); r++)
+        GWT_TRY(fetch(t, theirs, comm, r));
     return GW_OK;
 }
 

@@ -11,8 +11,7 @@
 typedef struct gwt_trace gwt_trace;
 
 /* Begins, if config asks for a timeline; *out is NULL if not, which all functions
- * below take. Time 0 is now, on every worker: call it after a barrier. GW_ERR_NOMEM,
- * GW_ERR_SYSTEM if the file cannot be written. */
+ * below take. Time 0 is now, on every worker: call it after a barrier. GW_ERR_NOMEM. */
 gw_status gwt_trace_open(gwt_trace **out, const gwt_config *config, gw_comm *comm);
 void gwt_trace_free(gwt_trace *trace);
 
@@ -20,7 +19,7 @@ void gwt_trace_free(gwt_trace *trace);
 void gwt_trace_compute(gwt_trace *trace, double begin, double end);
 
 /* A step has ended; the training has. When the last step of the timeline has, it is
- * written, once. Collective. */
+ * written, once. Collective. GW_ERR_SYSTEM if the file cannot be written. */
 gw_status gwt_trace_step(gwt_trace *trace, gw_comm *comm);
 gw_status gwt_trace_end(gwt_trace *trace, gw_comm *comm);
 
