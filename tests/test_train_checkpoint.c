@@ -5,6 +5,12 @@
  * runs that are killed are in test_cli_resume.py. */
 #define _GNU_SOURCE
 #include "support_checkpoint.h"
+#include "weights.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 
 /* ---- what is written ------------------------------------------------------------- */
 
@@ -136,6 +142,63 @@ static void none_is_good(void **state)
     refuse(&c, GW_ERR_DATA, "good", name_of(2));
     c.out = NULL;
     refuse(&c, GW_ERR_ARG, "--resume", "--out");
+}
+
+/* ---- files that cannot be read --------------------------------------------------- */
+
+/* Takes from this thread what lets root read and write everything, or gives it back.
+ * Others do not have it. */
+static void set_powers(int given)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct set[2];
+    const uint32_t powers = 1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH;
+
+    assert_int_equal(syscall(SYS_capget, &head, set), 0);
+    set[0].effective &= ~powers;
+    if (given)
+        set[0].effective |= set[0].permitted & powers;
+    assert_int_equal(syscall(SYS_capset, &head, set), 0);
+}
+
+/* A checkpoint that cannot be read is not for that damaged: it stays, and so does the
+ * run, until somebody has looked. */
+static void unreadable_one_stays(void **state)
+{
+    gwt_config c = small();
+    char other[160];
+
+    (void)state;
+    gwt_summary whole = run(&c);
+    assert_int_equal(chmod(name_of(3), 0), 0);
+    set_powers(0);
+    c.resume = 1;
+    refuse(&c, GW_ERR_SYSTEM, name_of(3), strerror(EACCES));
+    snprintf(other, sizeof other, "%s/weights", test_folder);
+    assert_int_equal(gwt_weights_export(test_folder, other), GW_ERR_SYSTEM);
+    assert_non_null(strstr(gw_error_message(), name_of(3)));
+    set_powers(1);
+    assert_true(is_there(2) && is_there(3));
+    snprintf(other, sizeof other, "%s.damaged", name_of(3));
+    assert_int_not_equal(access(other, F_OK), 0);
+    assert_int_equal(chmod(name_of(3), 0644), 0);
+    assert_true(run(&c).model_hash == whole.model_hash);
+}
+
+/* A damaged file that cannot step aside is not removed either. */
+static void damaged_one_is_never_removed(void **state)
+{
+    gwt_config c = small();
+    char aside[160];
+
+    (void)state;
+    run(&c);
+    flip(name_of(3), 300);
+    snprintf(aside, sizeof aside, "%s.damaged", name_of(3));
+    assert_int_equal(mkdir(aside, 0777), 0);
+    c.resume = 1;
+    refuse(&c, GW_ERR_SYSTEM, name_of(3), aside);
+    assert_true(is_there(3));
 }
 
 /* ---- another run
@@ -287,6 +350,7 @@ int main(void)
         RUN(kept_and_numbered),          RUN(sections_are_there),
         RUN(every_damage_is_seen),       RUN(missing_section_is_seen),
         RUN(damaged_one_is_passed_over), RUN(none_is_good),
+        RUN(unreadable_one_stays),       RUN(damaged_one_is_never_removed),
         RUN(another_run_is_refused),     RUN(cosine_keeps_its_end),
         RUN(each_setting_is_there_once), RUN(settings_of_before_are_read),
         RUN(one_run_at_a_time),

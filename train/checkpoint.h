@@ -105,10 +105,12 @@ int gwt_checkpoints_any(const gwt_job *job);
 void gwt_checkpoints_clear(const gwt_job *job);
 
 /* Finds the newest good one for --resume and writes its name and step into the job.
- * Damaged ones after it are renamed and mentioned in job->warnings. */
+ * Damaged ones after it are renamed and mentioned in job->warnings. One that cannot be
+ * read is left as it is: GW_ERR_SYSTEM. */
 gw_status gwt_checkpoints_find(gwt_job *job);
 
-/* The newest good one in any directory. */
+/* The newest good one in any directory, if all after it are damaged. GW_ERR_SYSTEM if
+ * there is none, or if one cannot be read. */
 gw_status gwt_checkpoints_newest(const char *directory, char path[GWT_FILE_CAP]);
 
 #endif

@@ -132,8 +132,9 @@ static void warn(gwt_job *job, const char *format, const char *what)
     snprintf(job->warnings + len, sizeof job->warnings - len, format, what);
 }
 
-/* Damaged files step aside: whatever is written from now on is newer than they. */
-static void set_aside(const gwt_job *job, uint64_t number)
+/* Damaged files step aside: whatever is written from now on is newer than they. They
+ * are never removed, in case somebody can make use of them. */
+static gw_status set_aside(const gwt_job *job, uint64_t number)
 {
     char path[GWT_FILE_CAP], aside[GWT_FILE_CAP];
 
@@ -141,8 +142,12 @@ static void set_aside(const gwt_job *job, uint64_t number)
         path_of(path, job, bad, "");
         path_of(aside, job, bad, DAMAGED);
         if (rename(path, aside) != 0)
-            unlink(path);
+            return gw_fail(GW_ERR_SYSTEM,
+                           "%s is damaged and cannot be renamed to %s: %s; move it "
+                           "away",
+                           path, aside, strerror(errno));
     }
+    return GW_OK;
 }
 
 static gw_status check_settings(gwt_job *job, const gwt_sections *in)
@@ -180,7 +185,8 @@ static gw_status check_place(gwt_job *job, const char *path,
     return GW_OK;
 }
 
-/* Opens checkpoint `number` and sees whether this job can go on from there. */
+/* Opens checkpoint `number` and sees whether this job can go on from there. A file that
+ * cannot be read may be as good as any: it is not damaged. */
 static gw_status try_number(gwt_job *job, uint64_t number, int *damaged)
 {
     gwt_checkpoint_job saved;
@@ -189,7 +195,7 @@ static gw_status try_number(gwt_job *job, uint64_t number, int *damaged)
 
     path_of(job->resume, job, number, "");
     st = gwt_checkpoint_open(&in, job->resume, &saved);
-    *damaged = st == GW_ERR_DATA || st == GW_ERR_SYSTEM;
+    *damaged = st == GW_ERR_DATA;
     if (st != GW_OK)
         return st;
     st = check_settings(job, &in);
@@ -207,8 +213,8 @@ gw_status gwt_checkpoints_find(gwt_job *job)
     while ((number = newest(job, number)) != 0) {
         gw_status st = try_number(job, number, &damaged);
         if (st == GW_OK)
-            set_aside(job, number);
-        if (st == GW_OK || !damaged)
+            return set_aside(job, number);
+        if (!damaged)
             return st;
         warn(job, "%s; it is not used\n", gw_error_message());
     }
@@ -228,10 +234,11 @@ gw_status gwt_checkpoints_newest(const char *directory, char path[GWT_FILE_CAP])
 
     while ((number = newest_in(directory, number)) != 0) {
         name_in(path, directory, number, "");
-        if (gwt_checkpoint_open(&in, path, &job) == GW_OK) {
+        gw_status st = gwt_checkpoint_open(&in, path, &job);
+        if (st == GW_OK)
             gwt_sections_close(&in);
-            return GW_OK;
-        }
+        if (st != GW_ERR_DATA)
+            return st;
     }
     return gw_fail(GW_ERR_SYSTEM, "there is no good checkpoint in %s", directory);
 }
