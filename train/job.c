@@ -131,6 +131,17 @@ static gw_status choose_augment(gwt_job *job)
     return gwt_augment_check(job->augment, job->data.shape);
 }
 
+/* Whether the model, with its options, can be made for the data. */
+static gw_status check_model(const gwt_job *job)
+{
+    gwt_model *model;
+    gw_status st = gwt_model_outline(&model, job->config.model, job->data.shape,
+                                     job->data.classes);
+
+    gwt_model_free(model);
+    return st;
+}
+
 static gw_status make_shared(gwt_job *job)
 {
     void *memory = mmap(NULL, sizeof *job->shared, PROT_READ | PROT_WRITE,
@@ -150,7 +161,7 @@ static gw_status prepare_own(gwt_job *job)
     GWT_TRY(gwt_data_load(&job->data, job->config.data, job->config.data_dir));
     GWT_TRY(fit_data(job));
     GWT_TRY(choose_augment(job));
-    GWT_TRY(gwt_model_check(job->model, job->data.shape, job->data.classes));
+    GWT_TRY(check_model(job));
     GWT_TRY(plan_steps(job));
     return make_shared(job);
 }

@@ -189,26 +189,10 @@ static gw_status open_layers(gwt_model *m)
     return GW_OK;
 }
 
-gw_status gwt_model_check(const gwt_model_spec *spec, gwt_shape in, size_t classes)
-{
-    gwt_model *m = gwt_calloc(1, sizeof *m, "a model");
-    gw_status st;
-
-    if (m == NULL)
-        return GW_ERR_NOMEM;
-    m->classes = classes;
-    m->columns = gwt_loss_outputs(spec->loss, classes);
-    m->max_batch = 1;
-    st = gwt_loss_check(spec->loss, spec->name, classes);
-    if (st == GW_OK)
-        st = plan(m, spec, NULL, in);
-    gwt_free(m);
-    return st;
-}
-
-static gw_status make_model(gwt_model **out, const gwt_model_spec *spec,
-                            const char *options, gwt_shape in, size_t classes,
-                            size_t max_batch)
+/* A model that is planned and has no memory for its floats. */
+static gw_status outline(gwt_model **out, const gwt_model_spec *spec,
+                         const char *options, gwt_shape in, size_t classes,
+                         size_t max_batch)
 {
     gwt_model *m;
     gw_status st;
@@ -224,7 +208,30 @@ static gw_status make_model(gwt_model **out, const gwt_model_spec *spec,
     m->max_batch = max_batch;
     st = plan(m, spec, options, in);
     if (st != GW_OK)
-        goto fail;
+        gwt_model_free(m);
+    else
+        *out = m;
+    return st;
+}
+
+gw_status gwt_model_check(const gwt_model_spec *spec, gwt_shape in, size_t classes)
+{
+    gwt_model *m;
+    gw_status st = outline(&m, spec, NULL, in, classes, 1);
+
+    gwt_model_free(m);
+    return st;
+}
+
+static gw_status make_model(gwt_model **out, const gwt_model_spec *spec,
+                            const char *options, gwt_shape in, size_t classes,
+                            size_t max_batch)
+{
+    gwt_model *m;
+    gw_status st;
+
+    *out = NULL;
+    GWT_TRY(outline(&m, spec, options, in, classes, max_batch));
     m->arena = gwt_calloc(arena_floats(m), sizeof(float), "a model's parameters");
     if (m->arena == NULL) {
         st = GW_ERR_NOMEM;
@@ -246,6 +253,17 @@ gw_status gwt_model_new(gwt_model **out, const gwt_model_spec *spec, gwt_shape i
                         size_t classes, size_t max_batch)
 {
     return make_model(out, spec, NULL, in, classes, max_batch);
+}
+
+gw_status gwt_model_outline(gwt_model **out, const char *name, gwt_shape in,
+                            size_t classes)
+{
+    const char *options = strchr(name, ':');
+    const gwt_model_spec *spec;
+
+    *out = NULL;
+    GWT_TRY(gwt_model_find(name, &spec));
+    return outline(out, spec, options != NULL ? options + 1 : NULL, in, classes, 1);
 }
 
 gw_status gwt_model_make(gwt_model **out, const char *name, gwt_shape in,

@@ -46,6 +46,12 @@ typedef struct gwt_model gwt_model;
  * GW_ERR_ARG says what does not fit. Computes nothing. */
 gw_status gwt_model_check(const gwt_model_spec *spec, gwt_shape in, size_t classes);
 
+/* A model by name of which only the number of parameters, the tensors and the number
+ * of statistics can be asked, with options where the name has some: it has no values
+ * and computes nothing. GW_ERR_ARG, GW_ERR_NOMEM. */
+gw_status gwt_model_outline(gwt_model **out, const char *name, gwt_shape in,
+                            size_t classes);
+
 /* Makes the model for samples of shape `in` and that many classes, for batches of
  * at most max_batch; classes is 0 if numbers are predicted. Parameters are 0 until
  * gwt_model_init(). No later call allocates. GW_ERR_ARG, GW_ERR_NOMEM. */

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "checkpoint.h"
 #include "json.h"
+#include "weights.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -141,40 +142,73 @@ void gwt_rundir_leave(gwt_job *job)
     job->lock = 0;
 }
 
-/* A run of a day should not end with a wrong name for its weights. */
-static gw_status try_export(const gwt_job *job)
+/* Whether the model can begin with the weights of --init. */
+static gw_status check_init(const gwt_job *job)
 {
-    gwt_newfile file;
+    gwt_model *model;
     gw_status st;
 
-    if (job->config.export_to == NULL)
+    /* A checkpoint counts more. */
+    if (job->config.init == NULL || job->config.resume)
         return GW_OK;
-    st = gwt_newfile_open(&file, job->config.export_to, NULL);
-    gwt_newfile_abandon(&file);
+    GWT_TRY(gwt_model_outline(&model, job->config.model, job->data.shape,
+                              job->data.classes));
+    st = gwt_weights_check(job->config.init, model);
+    gwt_model_free(model);
     return st;
+}
+
+/* A run of a day should not end with a wrong name for its weights, nor should an old
+ * run be removed for one that cannot begin. */
+static gw_status check_files(const gwt_job *job)
+{
+    const gwt_config *c = &job->config;
+    const char *const outputs[] = {c->export_to, c->record_to, c->trace};
+
+    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++)
+        if (outputs[i] != NULL)
+            GWT_TRY(gwt_newfile_check(outputs[i]));
+    return check_init(job);
+}
+
+/* Makes the directory, except to go on in one: that is there, or its name is wrong. */
+static gw_status enter_directory(gwt_job *job)
+{
+    const char *out = job->config.out;
+    struct stat info;
+
+    if (out[0] == '\0' || strlen(out) >= GWT_PATH_CAP)
+        return gw_fail(GW_ERR_ARG, "--out: '%s' is not the name of a directory", out);
+    snprintf(job->directory, sizeof job->directory, "%s", out);
+    if (job->config.resume && stat(out, &info) != 0 && errno == ENOENT)
+        return gw_fail(GW_ERR_ARG,
+                       "there is no run directory %s to go on in; name another --out, "
+                       "or leave out --resume to begin",
+                       out);
+    GWT_TRY(make_path(out));
+    GWT_TRY(lock_directory(job));
+    if (access(out, W_OK | X_OK) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "cannot write to the run directory %s: %s", out,
+                       strerror(errno));
+    return GW_OK;
 }
 
 gw_status gwt_rundir_make(gwt_job *job)
 {
     const char *out = job->config.out;
 
-    GWT_TRY(try_export(job));
-
     if (out == NULL && job->config.resume)
         return gw_fail(GW_ERR_ARG, "--resume needs --out, the run directory to go on "
                                    "in");
-    if (out == NULL)
+    if (out == NULL) {
+        GWT_TRY(check_files(job));
         return make_numbered(job);
-    if (out[0] == '\0' || strlen(out) >= GWT_PATH_CAP)
-        return gw_fail(GW_ERR_ARG, "--out: '%s' is not the name of a directory", out);
-    snprintf(job->directory, sizeof job->directory, "%s", out);
-    GWT_TRY(make_path(out));
-    GWT_TRY(lock_directory(job));
-    GWT_TRY(make_room(job));
-    if (access(out, W_OK | X_OK) != 0)
-        return gw_fail(GW_ERR_SYSTEM, "cannot write to the run directory %s: %s", out,
-                       strerror(errno));
-    return GW_OK;
+    }
+    /* Files may be meant for the directory, so it comes first; the checks come before
+     * anything in it is removed. */
+    GWT_TRY(enter_directory(job));
+    GWT_TRY(check_files(job));
+    return make_room(job);
 }
 
 /* Cuts the file to at most `keep` bytes, after the end of a line. */

@@ -78,8 +78,8 @@ const gwt_stored *gwt_safetensors_find(const gwt_safetensors *in, const char *na
     return NULL;
 }
 
-gw_status gwt_safetensors_read(const gwt_safetensors *in, const gwt_stored *tensor,
-                               float *to, size_t n)
+gw_status gwt_safetensors_check(const gwt_safetensors *in, const gwt_stored *tensor,
+                                size_t n)
 {
     if (strcmp(tensor->type, "F32") != 0)
         return gw_fail(GW_ERR_DATA,
@@ -88,6 +88,13 @@ gw_status gwt_safetensors_read(const gwt_safetensors *in, const gwt_stored *tens
     if (tensor->end - tensor->begin != 4 * (uint64_t)n)
         return gw_fail(GW_ERR_DATA, "tensor '%.100s' in %s has not %zu values",
                        tensor->name, in->from.name, n);
+    return GW_OK;
+}
+
+gw_status gwt_safetensors_read(const gwt_safetensors *in, const gwt_stored *tensor,
+                               float *to, size_t n)
+{
+    GWT_TRY(gwt_safetensors_check(in, tensor, n));
     return gwt_source_read(&in->from, in->data + tensor->begin, to, 4 * n);
 }
 

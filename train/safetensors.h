@@ -41,8 +41,10 @@ void gwt_safetensors_close(gwt_safetensors *in);
 /* The tensor of that name, NULL if there is none. */
 const gwt_stored *gwt_safetensors_find(const gwt_safetensors *in, const char *name);
 
-/* Reads the n values of a tensor. GW_ERR_DATA if it is not of type F32 or has
- * another number of them. */
+/* Reads the n values of a tensor, or sees whether that could be done. GW_ERR_DATA if it
+ * is not of type F32 or has another number of them. */
+gw_status gwt_safetensors_check(const gwt_safetensors *in, const gwt_stored *tensor,
+                                size_t n);
 gw_status gwt_safetensors_read(const gwt_safetensors *in, const gwt_stored *tensor,
                                float *to, size_t n);
 

@@ -66,6 +66,7 @@ static const char *shape_text(const gwt_stored *s, char text[SHAPE_CAP])
     return s->dims > 0 ? text : "one number";
 }
 
+/* Finds a tensor of the model in the file and reads it, unless `to` is NULL. */
 static gw_status read_one(const gwt_safetensors *in, const gw_tensor *t, float *to)
 {
     const gwt_stored *s = gwt_safetensors_find(in, t->name);
@@ -78,6 +79,8 @@ static gw_status read_one(const gwt_safetensors *in, const gw_tensor *t, float *
         return gw_fail(GW_ERR_DATA,
                        "tensor '%s' in %s is %s, but the model's is %zu x %zu", t->name,
                        in->from.name, shape_text(s, shape), t->rows, t->cols);
+    if (to == NULL)
+        return gwt_safetensors_check(in, s, t->rows * t->cols);
     return gwt_safetensors_read(in, s, to, t->rows * t->cols);
 }
 
@@ -98,7 +101,8 @@ static gw_status check_known(const gwt_safetensors *in, const gw_tensor *tensors
     return GW_OK;
 }
 
-static gw_status read_into(const gwt_safetensors *in, gwt_model *model)
+/* Reads all tensors to where they belong; params is NULL to look at them only. */
+static gw_status read_into(const gwt_safetensors *in, gwt_model *model, float *params)
 {
     size_t count, n;
     const gw_tensor *tensors = gwt_model_tensors(model, &count);
@@ -106,20 +110,31 @@ static gw_status read_into(const gwt_safetensors *in, gwt_model *model)
 
     GWT_TRY(check_known(in, tensors, count, n));
     for (size_t i = 0; i < count; i++)
-        GWT_TRY(read_one(in, &tensors[i], gwt_model_params(model) + tensors[i].offset));
+        GWT_TRY(read_one(in, &tensors[i],
+                         params != NULL ? params + tensors[i].offset : NULL));
     gw_tensor extra = {GWT_STATS_NAME, 0, 1, n};
-    return n > 0 ? read_one(in, &extra, stats) : GW_OK;
+    return n > 0 ? read_one(in, &extra, params != NULL ? stats : NULL) : GW_OK;
 }
 
-gw_status gwt_weights_read(const char *path, gwt_model *model)
+static gw_status with_file(const char *path, gwt_model *model, float *params)
 {
     gwt_safetensors in;
     gw_status st;
 
     GWT_TRY(gwt_safetensors_open(&in, path));
-    st = read_into(&in, model);
+    st = read_into(&in, model, params);
     gwt_safetensors_close(&in);
     return st;
+}
+
+gw_status gwt_weights_read(const char *path, gwt_model *model)
+{
+    return with_file(path, model, gwt_model_params(model));
+}
+
+gw_status gwt_weights_check(const char *path, gwt_model *model)
+{
+    return with_file(path, model, NULL);
 }
 
 /* ---- out of a checkpoint ----------------------------------------------------------

@@ -20,6 +20,9 @@ gw_status gwt_weights_write(const char *path, const gw_tensor *tensors, size_t c
  * once some are multiplied together. GW_ERR_DATA names the first that does not fit. */
 gw_status gwt_weights_read(const char *path, gwt_model *model);
 
+/* Whether gwt_weights_read() would: nothing is set, and the model may be an outline. */
+gw_status gwt_weights_check(const char *path, gwt_model *model);
+
 /* Takes the weights out of a checkpoint, or out of the newest good one in a run
  * directory: the average where workers' models differ. */
 gw_status gwt_weights_export(const char *checkpoint, const char *path);
