@@ -185,6 +185,48 @@ static void no_header_is_trusted(void **state)
     }
 }
 
+/* One tensor of floats in a header. */
+#define AT(name, floats, begin, end)                           \
+    "\"" name "\":{\"dtype\":\"F32\",\"shape\":[" #floats "]," \
+    "\"data_offsets\":[" #begin "," #end "]}"
+
+/* Every name and every byte is there once. */
+static void nothing_twice_and_nothing_between(void **state)
+{
+    static const struct {
+        const char *header;
+        size_t bytes;
+        const char *what; /* NULL: it is good */
+    } files[] = {
+        {"{" AT("a", 1, 0, 4) "," AT("b", 1, 4, 8) "}", 8, NULL},
+        {"{" AT("b", 1, 4, 8) "," AT("a", 1, 0, 4) "," AT("c", 0, 4, 4) "}", 8, NULL},
+        {"{" AT("a", 1, 0, 4) "," AT("a", 1, 4, 8) "}", 8, "'a' twice"},
+        {"{" AT("a", 1, 0, 4) "," AT("b", 0, 4, 4) "," AT("\\u0061", 1, 4, 8) "}", 8,
+         "'a' twice"},
+        {"{\"__metadata__\":{}," AT("a", 1, 0, 4) ",\"__metadata__\":{}}", 4, "twice"},
+        {"{" AT("a", 1, 0, 4) "}", 5, "1 byte after"},
+        {"{" AT("a", 1, 0, 4) "}", 8, "4 bytes after"},
+        {"{}", 3, "3 bytes after"},
+        {"{" AT("a", 1, 4, 8) "}", 8, "'a' in"},
+        {"{" AT("a", 1, 0, 4) "," AT("b", 1, 8, 12) "}", 12, "'b' in"},
+        {"{" AT("a", 2, 0, 8) "," AT("b", 1, 4, 8) "}", 8, "'b' in"},
+        {"{" AT("a", 1, 0, 4) "," AT("b", 1, 0, 4) "}", 4, "begins at byte 0"},
+    };
+    gwt_safetensors in;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        write_header(files[i].header, files[i].bytes);
+        gw_status st = gwt_safetensors_open(&in, path);
+        if (st != (files[i].what == NULL ? GW_OK : GW_ERR_DATA))
+            fail_msg("%s: %s", files[i].header, gw_status_text(st));
+        if (st == GW_OK)
+            gwt_safetensors_close(&in);
+        else if (strstr(gw_error_message(), files[i].what) == NULL)
+            fail_msg("%s: %s", files[i].header, gw_error_message());
+    }
+}
+
 /* Cut anywhere: either not taken, or all of its tensors are still there. */
 static void cut_off(void **state)
 {
@@ -210,8 +252,11 @@ static void cut_off(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(there_and_back), cmocka_unit_test(another_model),
-        cmocka_unit_test(of_other_tools), cmocka_unit_test(no_header_is_trusted),
+        cmocka_unit_test(there_and_back),
+        cmocka_unit_test(another_model),
+        cmocka_unit_test(of_other_tools),
+        cmocka_unit_test(no_header_is_trusted),
+        cmocka_unit_test(nothing_twice_and_nothing_between),
         cmocka_unit_test(cut_off),
     };
 

@@ -32,7 +32,9 @@ typedef struct gwt_safetensors {
 
 /* Opens a file (path must stay valid), or one that is in memory, and checks its
  * header; every tensor of type F32 then lies within the file and is as long as its
- * shape says. GW_ERR_DATA, GW_ERR_SYSTEM, GW_ERR_NOMEM. Any bytes may come. */
+ * shape says, no name is there twice, and every byte after the header belongs to one
+ * tensor. The list is in the order of the values. GW_ERR_DATA, GW_ERR_SYSTEM,
+ * GW_ERR_NOMEM. Any bytes may come. */
 gw_status gwt_safetensors_open(gwt_safetensors *out, const char *path);
 gw_status gwt_safetensors_over(gwt_safetensors *out, const char *name,
                                const void *bytes, size_t len);

@@ -4,7 +4,9 @@
  * be in one, and nothing else. Strings are decoded where they stand. */
 #include "safetensors.h"
 
+#include <inttypes.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { FIRST_ROOM = 64 };
@@ -264,21 +266,86 @@ static gw_status skip_metadata(parser *p)
     return expect(p, '}');
 }
 
+/* ---- all tensors together -------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const gwt_stored *)a)->name, ((const gwt_stored *)b)->name);
+}
+
+/* Tensors without values come before what begins at the same byte. */
+static int by_place(const void *a, const void *b)
+{
+    const gwt_stored *x = a, *y = b;
+
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    return (x->end > y->end) - (x->end < y->end);
+}
+
+/* Sorting finds what is twice: a header may name a million tensors. */
+static gw_status check_names(gwt_safetensors *in)
+{
+    if (in->count > 0)
+        qsort(in->list, in->count, sizeof *in->list, by_name);
+    for (size_t i = 1; i < in->count; i++)
+        if (strcmp(in->list[i - 1].name, in->list[i].name) == 0)
+            return gw_fail(GW_ERR_DATA, "%s has a tensor '%.100s' twice", in->from.name,
+                           in->list[i].name);
+    return GW_OK;
+}
+
+/* Every byte after the header belongs to one tensor, as the format demands. */
+static gw_status check_places(gwt_safetensors *in)
+{
+    uint64_t at = 0, room = in->from.len - in->data;
+
+    if (in->count > 0)
+        qsort(in->list, in->count, sizeof *in->list, by_place);
+    for (size_t i = 0; i < in->count; i++) {
+        const gwt_stored *t = &in->list[i];
+        if (t->begin != at)
+            return gw_fail(GW_ERR_DATA,
+                           "tensor '%.100s' in %s begins at byte %" PRIu64
+                           " of the values, but the one before ends at %" PRIu64,
+                           t->name, in->from.name, t->begin, at);
+        at = t->end;
+    }
+    if (at != room)
+        return gw_fail(GW_ERR_DATA, "%s has %" PRIu64 " byte%s after its last tensor",
+                       in->from.name, room - at, room - at == 1 ? "" : "s");
+    return GW_OK;
+}
+
+/* One name with what belongs to it. */
+static gw_status take_entry(parser *p, int *metadata)
+{
+    const char *name;
+
+    GWT_TRY(take_string(p, &name));
+    GWT_TRY(expect(p, ':'));
+    if (strcmp(name, "__metadata__") != 0)
+        return take_tensor(p, name);
+    if ((*metadata)++ > 0)
+        return wrong(p, "__metadata__ twice");
+    return skip_metadata(p);
+}
+
 gw_status gwt_safetensors_parse(gwt_safetensors *in, char *json, size_t len)
 {
     parser p = {.in = in, .begin = json, .at = json, .end = json + len};
-    const char *name;
+    int metadata = 0;
 
     GWT_TRY(expect(&p, '{'));
     if (!take(&p, '}')) {
-        do {
-            GWT_TRY(take_string(&p, &name));
-            GWT_TRY(expect(&p, ':'));
-            GWT_TRY(strcmp(name, "__metadata__") == 0 ? skip_metadata(&p)
-                                                      : take_tensor(&p, name));
-        } while (take(&p, ','));
+        do
+            GWT_TRY(take_entry(&p, &metadata));
+        while (take(&p, ','));
         GWT_TRY(expect(&p, '}'));
     }
     skip_blanks(&p);
-    return p.at == p.end ? GW_OK : wrong(&p, "something after the header's end");
+    if (p.at != p.end)
+        return wrong(&p, "something after the header's end");
+    GWT_TRY(check_names(in));
+    return check_places(in);
 }
