@@ -7,8 +7,11 @@
 #include "launch.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
@@ -143,8 +146,19 @@ void gwc_print_error(const char *message)
     putc('\n', stderr);
 }
 
+/* A file must not get the number of a standard stream that was closed: what is printed
+ * there would land in it. What is printed to a closed standard output stays an error,
+ * hence that one cannot be written. */
+static void hold_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)open("/dev/null", fd == STDERR_FILENO ? O_RDWR : O_RDONLY);
+}
+
 int main(int argc, char **argv)
 {
+    hold_standard_streams();
     int code = run(argc, argv);
 
     if (fflush(stdout) != 0 && (code & ~GWC_SAID) == GWC_DONE) {

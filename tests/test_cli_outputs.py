@@ -2,8 +2,10 @@
 #
 # test_cli_outputs.py - flags that name a file to write: devices and FIFOs are written to and
 # stay what they are, links stay links, a full device is exit status 1, two commands may write
-# to one name at once, and a name that cannot be written is found before a run has begun.
+# to one name at once, a name that cannot be written is found before a run has begun, and closed
+# standard streams are not mistaken for files.
 import glob
+import json
 import os
 import shutil
 import stat
@@ -172,6 +174,31 @@ def found_before(folder):
         check(os.path.exists(f"{folder}/inside{flag}/file"), f"{flag}: no file in the run")
 
 
+def is_record(line):
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def closed_streams(folder):
+    """Whichever standard streams are closed, nothing but records is in the log."""
+    args = [GRADWIRE, *SMALL[:-1], "--steps", "200"]
+    for i, closed in enumerate(["<&-", ">&-", "2>&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"]):
+        for out in (["--out", "run"], []):
+            place = f"{folder}/closed-{i}-{len(out)}"
+            os.mkdir(place)
+            r = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *args, *out], cwd=place,
+                               capture_output=True, timeout=120)
+            # The table at the end has nowhere to go if standard output is closed.
+            expected = 1 if ">&-" in closed.split() else 0
+            check(r.returncode == expected, f"{closed}: exit {r.returncode}, {r.stderr!r}")
+            logs = glob.glob(f"{place}/**/metrics.jsonl", recursive=True)
+            lines = open(logs[0], "rb").read().splitlines() if logs else []
+            check(len(lines) >= 10 and all(map(is_record, lines)),
+                  f"{closed} {out}: {len(lines)} lines, not all are records")
+
+
 def nothing_to_go_on_in(folder):
     """A mistyped --out of --resume makes no directory."""
     expect_error(2, ["no run directory", f"{folder}/a/b", "--resume"], *SMALL, "--resume", "--out",
@@ -204,6 +231,7 @@ with tempfile.TemporaryDirectory() as folder:
         compare_into_full_device(devices)
     two_at_once(folder)
     found_before(folder)
+    closed_streams(folder)
     nothing_to_go_on_in(folder)
     other_weights(folder)
     left = glob.glob(f"{folder}/**/*partial*", recursive=True)
