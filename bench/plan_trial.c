@@ -34,6 +34,8 @@ typedef struct trial {
     gwb_virtual_net *net;
     const float *made_up; /* n and all shifts */
     pthread_barrier_t meet;
+    pthread_mutex_t gate; /* held until it is known whether all threads are there */
+    int all_there;
     gwb_clocks *clocks; /* per worker, at the end */
     gw_stats stats;     /* of worker 0 */
     int keeps_equal;
@@ -125,6 +127,12 @@ static void *worker_main(void *arg)
 {
     worker *w = arg;
 
+    pthread_mutex_lock(&w->t->gate);
+    int all_there = w->t->all_there;
+    pthread_mutex_unlock(&w->t->gate);
+    /* A few of them would wait for the others for ever. */
+    if (!all_there)
+        return NULL;
     w->status = open_worker(w);
     /* All or none come this far: what fails, fails on all alike. */
     if (w->status == GW_OK)
@@ -140,30 +148,41 @@ static void *worker_main(void *arg)
 /* ---- all workers ------------------------------------------------------------------
  */
 
+/* Starts as many threads as there can be, and returns how many these are. They do
+ * their work only if they are all. */
+static int start_workers(trial *t, worker *w, pthread_t *thread)
+{
+    int started = 0;
+
+    pthread_mutex_lock(&t->gate);
+    for (; started < t->job->workers; started++) {
+        w[started] = (worker){.t = t, .rank = started};
+        if (pthread_create(&thread[started], NULL, worker_main, &w[started]) != 0)
+            break;
+    }
+    t->all_there = started == t->job->workers;
+    pthread_mutex_unlock(&t->gate);
+    return started;
+}
+
 static gw_status run_workers(trial *t)
 {
-    int count = t->job->workers, started = 0;
+    int count = t->job->workers, started;
     pthread_t thread[GWB_PLAN_WORKERS_MAX];
     worker *w = gwi_calloc((size_t)count, sizeof *w);
     gw_status st = GW_OK;
 
     if (w == NULL)
         return gw_fail(GW_ERR_NOMEM, "no memory for %d workers", count);
-    for (; started < count; started++) {
-        w[started] = (worker){.t = t, .rank = started};
-        if (pthread_create(&thread[started], NULL, worker_main, &w[started]) != 0)
-            break;
-    }
-    /* Those that were started would wait for the others for ever. */
-    if (started < count) {
-        gwi_free(w);
-        return gw_fail(GW_ERR_SYSTEM, "cannot start %d threads", count);
-    }
-    for (int r = 0; r < count; r++) {
+    started = start_workers(t, w, thread);
+    for (int r = 0; r < started; r++) {
         pthread_join(thread[r], NULL);
         if (w[r].status != GW_OK && st == GW_OK)
             st = gw_fail(w[r].status, "%s: %s", t->spec, w[r].why);
     }
+    if (started < count)
+        st = gw_fail(GW_ERR_SYSTEM, "cannot start more than %d of %d threads", started,
+                     count);
     gwi_free(w);
     return st;
 }
@@ -224,7 +243,9 @@ gw_status gwb_plan_try(gwb_plan_result *out, const gwb_plan_job *job, const char
     st = prepare(&t, &made_up);
     if (st == GW_OK) {
         pthread_barrier_init(&t.meet, NULL, (unsigned)job->workers);
+        pthread_mutex_init(&t.gate, NULL);
         st = run_workers(&t);
+        pthread_mutex_destroy(&t.gate);
         pthread_barrier_destroy(&t.meet);
     }
     if (st == GW_OK)
