@@ -12,6 +12,8 @@ import sys
 import tempfile
 import time
 
+import support_slow_disk
+
 GRADWIRE = os.path.abspath(os.environ["GRADWIRE"])
 MPIEXEC = os.environ.get("MPIEXEC", "")
 DATA = ["--data", "synthetic:train=2000,test=100,dim=50,classes=5"]
@@ -87,6 +89,19 @@ def test_ways(tmp):
     summary_of(run(ranks(3, *flags, *out, "--steps", "20")), "first half")
     resumed = summary_of(run(ranks(3, *flags, *out, "--resume")), "second half")
     check(resumed.get("model_hash") == whole.get("model_hash"), "resumed is another run")
+
+
+def test_slow_disk(tmp):
+    """A checkpoint may take longer to write, and to read, than a worker may be silent."""
+    library = support_slow_disk.build(tmp)
+    if library is None:
+        return
+    flags = [*SHORT, "--checkpoint-every", "30", "--timeout", "3", "--lr-schedule", "constant",
+             "--out", f"{tmp}/slow"]
+    for word, more in (("checkpoint.partial", []), ("checkpoint-000001.gwc",
+                                                    ["--resume", "--steps", "31"])):
+        result = run(ranks(3, *flags, *more), support_slow_disk.environment(library, word, 7))
+        summary_of(result, f"slow {word}")
 
 
 def expect_error(code, words, command, what):
@@ -233,6 +248,7 @@ def main():
     with tempfile.TemporaryDirectory() as tmp:
         test_same_bits(tmp)
         test_ways(tmp)
+        test_slow_disk(tmp)
         test_refusals(tmp)
         test_alone()
         test_one_voice(tmp)

@@ -4,6 +4,7 @@
  * summary. */
 #define _GNU_SOURCE
 #include "json.h"
+#include "slow_work.h"
 #include "worker.h"
 
 #include <errno.h>
@@ -204,6 +205,11 @@ static gw_status hash_model(worker *w)
     return st;
 }
 
+static gw_status write_summary(void *arg)
+{
+    return gwt_rundir_summary(((const worker *)arg)->job);
+}
+
 gw_status gwt_life_sum_up(gwt_life *w)
 {
     double loss;
@@ -212,13 +218,12 @@ gw_status gwt_life_sum_up(gwt_life *w)
     GWT_TRY(gather_mean(w, &w->epoch, &loss));
     GWT_TRY(gather_lost(w, &w->so_far.mass_lost));
     GWT_TRY(hash_model(w));
-    if (gw_comm_rank(w->comm) != 0) {
+    if (gw_comm_rank(w->comm) == 0) {
+        fill_results(w, loss);
+        w->job->shared->summary = w->so_far;
+    } else if (w->job->config.comm != NULL) {
         /* A process of its own has to know, too. */
-        if (w->job->config.comm != NULL)
-            w->job->shared->summary.stopped = w->so_far.stopped;
-        return GW_OK;
+        w->job->shared->summary.stopped = w->so_far.stopped;
     }
-    fill_results(w, loss);
-    w->job->shared->summary = w->so_far;
-    return gwt_rundir_summary(w->job);
+    return gwt_slow_work(w->comm, w->job->config.timeout, write_summary, w);
 }

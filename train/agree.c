@@ -77,6 +77,12 @@ gw_status gwt_agree(gw_comm *comm, gw_status status)
 
 /* ---- the same settings -------------------------------------------------------- */
 
+/* Names may differ from host to host. */
+static const char *file_or_none(const char *name)
+{
+    return name != NULL ? "FILE" : "none";
+}
+
 /* What changes which messages are sent, besides what changes the result. */
 static void write_settings(const gwt_job *job, char text[GWT_SETTINGS_CAP])
 {
@@ -86,11 +92,12 @@ static void write_settings(const gwt_job *job, char text[GWT_SETTINGS_CAP])
     snprintf(text + len, GWT_SETTINGS_CAP - len,
              "test samples %zu\n--log-every %" PRIu64 "\n--eval-every %" PRIu64
              "\n--checkpoint-every %" PRIu64
-             "\n--resume %d\n--init %s\n--export %s\n--link %s\n--collectives %s\n",
+             "\n--resume %d\n--init %s\n--export %s\n--record-gradient %s\n--trace %s"
+             "\n--link %s\n--collectives %s\n",
              job->data.test.count, job->log_every, c->eval_every, job->checkpoint_every,
-             c->resume, c->init != NULL ? "FILE" : "none",
-             c->export_to != NULL ? "FILE" : "none", c->link != NULL ? c->link : "none",
-             c->native ? "native" : "ours");
+             c->resume, file_or_none(c->init), file_or_none(c->export_to),
+             file_or_none(c->record_to), file_or_none(c->trace),
+             c->link != NULL ? c->link : "none", c->native ? "native" : "ours");
 }
 
 static int line_len(const char *line)

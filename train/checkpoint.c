@@ -2,9 +2,11 @@
  *
  * checkpoint.c - writes checkpoints. Rank 0 alone touches the disk; it gets the parts
  * of the others through the comm, one after the other and in pieces, so that it holds
- * no more than a piece of them. */
+ * no more than a few pieces of them. The disk may be slower than the time limit of the
+ * workers, hence slow_work.h. */
 #define _GNU_SOURCE
 #include "checkpoint.h"
+#include "slow_work.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -69,10 +71,17 @@ static void words_now(const gwt_life *w, uint64_t word[GWT_WORKER_WORDS])
 
 /* ---- writing ------------------------------------------------------------------- */
 
+/* What waits for the disk: a piece and many small sections, each of which has its head
+ * and its check beside it. */
+enum { HELD_CAP = GWT_PIECE + (64 << 10), SECTION_EXTRA = 64 };
+
 typedef struct saver {
     const gwt_life *w;
+    gwt_checkpoint_job job;
+    size_t held;          /* bytes that wait for the disk, or a little more */
     gwt_sections_out out; /* rank 0 only, like the rest */
-    uint8_t *piece;
+    uint8_t *piece, *room;
+    size_t room_cap;
 } saver;
 
 static int writes(const saver *s)
@@ -80,19 +89,40 @@ static int writes(const saver *s)
     return gw_comm_rank(s->w->comm) == 0;
 }
 
-/* Writes len bytes, `mine` on worker `from`, as one section. The barriers keep the
- * workers that have nothing to do from waiting in silence for a long time. */
+static gw_status slow_work(saver *s, gw_status (*work)(void *))
+{
+    return gwt_slow_work(s->w->comm, s->w->job->config.timeout, work, s);
+}
+
+static gw_status flush(void *arg)
+{
+    return gwt_newfile_flush(&((saver *)arg)->out.file);
+}
+
+/* Sees that len more bytes can be held. All workers count them alike, so they know when
+ * rank 0 has to write. */
+static gw_status reserve(saver *s, size_t len)
+{
+    if (s->held + len > HELD_CAP) {
+        GWT_TRY(slow_work(s, flush));
+        s->held = 0;
+    }
+    s->held += len;
+    return GW_OK;
+}
+
+/* Writes len bytes, `mine` on worker `from`, as one section. */
 static gw_status put_part(saver *s, uint32_t kind, int from, const void *mine,
                           size_t len)
 {
     gw_comm *comm = s->w->comm;
 
+    GWT_TRY(reserve(s, SECTION_EXTRA));
     if (writes(s))
         GWT_TRY(gwt_sections_begin(&s->out, kind, (uint32_t)from, len));
     for (size_t at = 0; at < len; at += GWT_PIECE) {
         size_t n = len - at < GWT_PIECE ? len - at : GWT_PIECE;
-        if (at > 0)
-            GWT_TRY(gw_barrier(comm));
+        GWT_TRY(reserve(s, n));
         GWT_TRY(gw_transfer(comm, from, (const char *)mine + at, 0, s->piece, n));
         if (writes(s))
             GWT_TRY(gwt_sections_add(&s->out, s->piece, n));
@@ -114,9 +144,10 @@ static gw_status put_words(saver *s)
 }
 
 /* Parameters and the optimizer's vectors: one copy where all have the same. */
-static gw_status put_models(saver *s, const gwt_checkpoint_job *job)
+static gw_status put_models(saver *s)
 {
     const gwt_life *w = s->w;
+    const gwt_checkpoint_job *job = &s->job;
     size_t len = (size_t)job->floats * sizeof(float);
 
     for (int r = 0; r < (int)job->models; r++)
@@ -200,39 +231,70 @@ static gw_status put_tensors(saver *s)
     return st;
 }
 
-/* What rank 0 knows by itself. */
-static gw_status put_head(saver *s, gwt_checkpoint_job *job)
+static size_t least(size_t a, size_t b)
 {
+    return a < b ? a : b;
+}
+
+/* No more memory than the checkpoint is long. */
+static gw_status make_buffers(saver *s)
+{
+    const gwt_checkpoint_job *job = &s->job;
+    size_t models = 4 * (size_t)job->floats * (size_t)(1 + job->slots);
+    size_t own = 4 * (size_t)(job->stats + job->carry) + 8 * GWT_WORKER_WORDS +
+                 gw_sync_state_len(s->w->sync);
+    size_t parts = (size_t)(2 * job->models + 3 * job->workers);
+    size_t all = (size_t)job->models * models + (size_t)job->workers * own +
+                 parts * SECTION_EXTRA;
+
+    s->piece = gwt_calloc(least(all, GWT_PIECE), 1, "a piece of a checkpoint");
+    s->room_cap = least(all, HELD_CAP);
+    s->room = gwt_calloc(s->room_cap, 1, "pieces of a checkpoint");
+    return s->piece != NULL && s->room != NULL ? GW_OK : GW_ERR_NOMEM;
+}
+
+/* What rank 0 knows by itself. */
+static gw_status put_head(void *arg)
+{
+    saver *s = arg;
     char path[GWT_FILE_CAP], partial[GWT_FILE_CAP], text[GWT_SETTINGS_CAP];
     uint8_t bytes[8 * GWT_JOB_WORDS];
     uint64_t word[GWT_JOB_WORDS];
 
-    s->piece = gwt_calloc(GWT_PIECE, 1, "a piece of a checkpoint");
-    if (s->piece == NULL)
-        return GW_ERR_NOMEM;
-    GWT_TRY(log_len(s->w, &job->metrics_len));
+    GWT_TRY(make_buffers(s));
+    GWT_TRY(log_len(s->w, &s->job.metrics_len));
     GWT_TRY(gwt_checkpoints_next(s->w->job, path, partial));
     GWT_TRY(gwt_sections_create(&s->out, path, partial));
     size_t len = gwt_settings_write(s->w->job, text);
     GWT_TRY(gwt_sections_put(&s->out, GWT_KIND_SETTINGS, 0, text, len));
     GWT_TRY(put_tensors(s));
-    memcpy(word, job, sizeof word);
+    memcpy(word, &s->job, sizeof word);
     for (size_t i = 0; i < GWT_JOB_WORDS; i++)
         gwt_put_word(bytes + 8 * i, word[i]);
-    return gwt_sections_put(&s->out, GWT_KIND_JOB, 0, bytes, sizeof bytes);
+    GWT_TRY(gwt_sections_put(&s->out, GWT_KIND_JOB, 0, bytes, sizeof bytes));
+    /* The others do not know how long all that is, so it is not held. */
+    gwt_newfile_hold(&s->out.file, s->room, s->room_cap);
+    return GW_OK;
+}
+
+static gw_status put_end(void *arg)
+{
+    saver *s = arg;
+
+    GWT_TRY(gwt_sections_commit(&s->out));
+    gwt_checkpoints_prune(s->w->job);
+    return GW_OK;
 }
 
 static gw_status save_all(saver *s)
 {
-    gwt_checkpoint_job job = job_of(s->w);
-
-    if (writes(s))
-        GWT_TRY(put_head(s, &job));
+    s->job = job_of(s->w);
+    GWT_TRY(slow_work(s, put_head));
     GWT_TRY(put_words(s));
-    GWT_TRY(put_models(s, &job));
+    GWT_TRY(put_models(s));
     GWT_TRY(put_kept(s));
     GWT_TRY(put_sync(s));
-    return writes(s) ? gwt_sections_commit(&s->out) : GW_OK;
+    return slow_work(s, put_end);
 }
 
 gw_status gwt_checkpoint_save(const gwt_life *w)
@@ -242,8 +304,7 @@ gw_status gwt_checkpoint_save(const gwt_life *w)
 
     if (st != GW_OK)
         gwt_sections_abandon(&s.out);
-    else if (writes(&s))
-        gwt_checkpoints_prune(w->job);
     gwt_free(s.piece);
+    gwt_free(s.room);
     return st;
 }

@@ -10,6 +10,7 @@
  *     steps                               so that the place in the epoch is the same
  */
 #include "checkpoint.h"
+#include "slow_work.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -337,12 +338,19 @@ static void set_steps(loader *l)
         w->evaluated_at = evaluated ? w->so_far.steps : 0;
 }
 
+/* Every byte of the file is looked at, which may take long. */
+static gw_status open_file(void *arg)
+{
+    loader *l = arg;
+
+    return gwt_checkpoint_open(&l->in, l->w->job->resume, &l->job);
+}
+
 static gw_status load_job(loader *l)
 {
-    if (l->rank == 0) {
-        GWT_TRY(gwt_checkpoint_open(&l->in, l->w->job->resume, &l->job));
+    GWT_TRY(gwt_slow_work(l->w->comm, l->w->job->config.timeout, open_file, l));
+    if (l->rank == 0)
         GWT_TRY(check_fits(&l->in, &l->job, l->w));
-    }
     /* All workers are of one kind of machine: this is not what is in the file. */
     GWT_TRY(gw_broadcast(l->w->comm, &l->job, sizeof l->job, 0));
     l->same = l->job.workers == (uint64_t)l->workers;

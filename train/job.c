@@ -7,6 +7,7 @@
 #include "augment.h"
 #include "job.h"
 #include "shuffle.h"
+#include "slow_work.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -166,6 +167,11 @@ static gw_status prepare_own(gwt_job *job)
     return make_shared(job);
 }
 
+static gw_status make_rundir(void *job)
+{
+    return gwt_rundir_make(job);
+}
+
 static gw_status prepare(gwt_job *job)
 {
     gw_comm *comm = job->config.comm;
@@ -177,8 +183,7 @@ static gw_status prepare(gwt_job *job)
     GWT_TRY(gwt_agree_settings(job));
     GWT_TRY(gwt_agree_link(job));
     /* The directory and all files in it are worker 0's. */
-    st = gw_comm_rank(comm) == 0 ? gwt_rundir_make(job) : GW_OK;
-    return gwt_agree(comm, st);
+    return gwt_agree(comm, gwt_slow_work(comm, job->config.timeout, make_rundir, job));
 }
 
 gw_status gwt_job_new(gwt_job **out, const gwt_config *config)

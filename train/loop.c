@@ -14,6 +14,7 @@
 #include "checkpoint.h"
 #include "record.h"
 #include "shuffle.h"
+#include "slow_work.h"
 #include "weights.h"
 #include "worker.h"
 
@@ -90,17 +91,28 @@ static gw_status make_buffers(worker *w)
     return GW_OK;
 }
 
+/* Worker 0 reads or writes a file for all. */
+static gw_status slow_work(worker *w, gw_status (*work)(void *), void *arg)
+{
+    return gwt_slow_work(w->comm, w->job->config.timeout, work, arg);
+}
+
+static gw_status read_weights(void *arg)
+{
+    worker *w = arg;
+
+    return gwt_weights_read(w->job->config.init, w->model);
+}
+
 /* The weights of --init, read by rank 0; gw_sync_start() hands out the parameters. */
 static gw_status take_weights(worker *w)
 {
-    const char *path = w->job->config.init;
     size_t n;
     float *stats = gwt_model_stats(w->model, &n);
 
-    if (path == NULL)
+    if (w->job->config.init == NULL)
         return GW_OK;
-    if (gw_comm_rank(w->comm) == 0)
-        GWT_TRY(gwt_weights_read(path, w->model));
+    GWT_TRY(slow_work(w, read_weights, w));
     return gw_broadcast(w->comm, stats, n * sizeof *stats, 0);
 }
 
@@ -228,16 +240,20 @@ static void add_loss(worker *w, uint64_t t, const gwt_score *score)
     w->logged.count += 1.0;
 }
 
-/* For --record-gradient: what worker 0 brings to the exchange of the last step. */
-static gw_status record_gradient(const worker *w, uint64_t t)
+static gw_status write_gradient(void *arg)
 {
-    const gwt_job *job = w->job;
+    worker *w = arg;
 
-    if (job->config.record_to == NULL || t + 1 != job->total_steps ||
-        gw_comm_rank(w->comm) != 0)
-        return GW_OK;
-    return gwt_record_floats(job->config.record_to, gwt_model_grad(w->model),
+    return gwt_record_floats(w->job->config.record_to, gwt_model_grad(w->model),
                              gwt_model_floats(w->model));
+}
+
+/* For --record-gradient: what worker 0 brings to the exchange of the last step. */
+static gw_status record_gradient(worker *w, uint64_t t)
+{
+    if (w->job->config.record_to == NULL || t + 1 != w->job->total_steps)
+        return GW_OK;
+    return slow_work(w, write_gradient, w);
 }
 
 /* Step t = 0, 1, ... Where it is skipped, neither the optimizer nor the mean loss
@@ -353,25 +369,40 @@ static gw_status finish(worker *w)
     return GW_OK;
 }
 
+typedef struct export
+{
+    worker *w;
+    float *stats; /* the average of the workers' */
+    size_t n;
+}
+export;
+
+static gw_status write_weights(void *arg)
+{
+    const export *e = arg;
+    size_t count;
+    const gw_tensor *tensors = gwt_model_tensors(e->w->model, &count);
+
+    return gwt_weights_write(e->w->job->config.export_to, tensors, count,
+                             gwt_life_result(e->w), e->stats, e->n);
+}
+
 /* Writes the weights for --export, with the average of the workers' statistics. */
 static gw_status export_weights(worker *w)
 {
-    const char *path = w->job->config.export_to;
-    size_t n, count;
-    const gw_tensor *tensors = gwt_model_tensors(w->model, &count);
-    float *stats;
+    export e = {.w = w};
     gw_status st;
 
-    if (path == NULL)
+    if (w->job->config.export_to == NULL)
         return GW_OK;
-    (void)gwt_model_stats(w->model, &n);
-    stats = gwt_calloc(n, sizeof *stats, "statistics");
-    if (stats == NULL)
+    (void)gwt_model_stats(w->model, &e.n);
+    e.stats = gwt_calloc(e.n, sizeof *e.stats, "statistics");
+    if (e.stats == NULL)
         return GW_ERR_NOMEM;
-    st = gwt_average_stats(w->comm, w->model, stats);
-    if (st == GW_OK && gw_comm_rank(w->comm) == 0)
-        st = gwt_weights_write(path, tensors, count, gwt_life_result(w), stats, n);
-    gwt_free(stats);
+    st = gwt_average_stats(w->comm, w->model, e.stats);
+    if (st == GW_OK)
+        st = slow_work(w, write_weights, &e);
+    gwt_free(e.stats);
     return st;
 }
 

@@ -88,6 +88,7 @@ static gw_status find_target(gwt_newfile *file, const char *path)
     file->fd = -1;
     file->error = 0;
     file->unsynced = 0;
+    gwt_newfile_hold(file, NULL, 0);
     /* Room for the end of a partial file's name. */
     if (n < 0 || n + 48 > GWT_FILE_CAP)
         return gw_fail(GW_ERR_ARG, "the name %.64s... is too long", path);
@@ -193,9 +194,32 @@ static int add(gwt_newfile *file, const char *at, size_t len)
     return fdatasync(file->fd);
 }
 
+void gwt_newfile_hold(gwt_newfile *file, void *room, size_t cap)
+{
+    file->held = room;
+    file->held_cap = cap;
+    file->held_len = 0;
+}
+
+gw_status gwt_newfile_flush(gwt_newfile *file)
+{
+    size_t len = file->held_len;
+
+    file->held_len = 0;
+    return add(file, file->held, len) == 0 ? GW_OK : cannot_write(file);
+}
+
 gw_status gwt_newfile_add(gwt_newfile *file, const void *bytes, size_t len)
 {
-    return add(file, bytes, len) == 0 ? GW_OK : cannot_write(file);
+    if (len > file->held_cap - file->held_len) {
+        GWT_TRY(gwt_newfile_flush(file));
+        if (len > file->held_cap)
+            return add(file, bytes, len) == 0 ? GW_OK : cannot_write(file);
+    }
+    if (len > 0)
+        memcpy(file->held + file->held_len, bytes, len);
+    file->held_len += len;
+    return GW_OK;
 }
 
 /* A stream forgets why a write failed, so the file keeps it. */
@@ -247,9 +271,9 @@ static int sync_directory(const char *path)
 
 gw_status gwt_newfile_commit(gwt_newfile *file)
 {
-    gw_status st = GW_OK;
+    gw_status st = gwt_newfile_flush(file);
 
-    if (!file->straight && fsync(file->fd) != 0)
+    if (st == GW_OK && !file->straight && fsync(file->fd) != 0)
         st = cannot_write(file);
     if (close(file->fd) != 0 && st == GW_OK)
         st = cannot_write(file);

@@ -17,9 +17,11 @@ enum { GWT_FILE_CAP = GWT_PATH_CAP + 64 };
 
 typedef struct gwt_newfile {
     int fd;
-    int straight;               /* whether there is no partial file */
-    int error;                  /* why a stream could not be written; 0: it could */
-    uint64_t unsynced;          /* bytes since the last fdatasync() */
+    int straight;      /* whether there is no partial file */
+    int error;         /* why a stream could not be written; 0: it could */
+    uint64_t unsynced; /* bytes since the last fdatasync() */
+    char *held;        /* bytes that wait for gwt_newfile_flush(), if not NULL */
+    size_t held_len, held_cap;
     char path[GWT_FILE_CAP];    /* what the user calls it */
     char target[GWT_FILE_CAP];  /* what it will be called: links are followed */
     char partial[GWT_FILE_CAP]; /* what it is called now */
@@ -32,6 +34,11 @@ gw_status gwt_newfile_open(gwt_newfile *file, const char *path, const char *part
 
 /* Adds bytes. GW_ERR_SYSTEM, for instance when the disk is full. */
 gw_status gwt_newfile_add(gwt_newfile *file, const void *bytes, size_t len);
+
+/* From now on bytes are kept in `room`, cap bytes that belong to the caller, as long as
+ * they fit: only gwt_newfile_flush() and gwt_newfile_commit() touch the disk. */
+void gwt_newfile_hold(gwt_newfile *file, void *room, size_t cap);
+gw_status gwt_newfile_flush(gwt_newfile *file);
 
 /* Ends it: after GW_OK the file is there under its name, and on the disk. Otherwise
  * nothing is left of it. */

@@ -6,6 +6,7 @@
 #include "common.h"
 #include "json.h"
 #include "newfile.h"
+#include "slow_work.h"
 
 /* What is kept of a worker at most: 40 MB. What comes after is dropped and said. */
 enum { EVENTS_MAX = 1000000 };
@@ -20,6 +21,7 @@ enum { COMPUTE = -1 };
 
 struct gwt_trace {
     const char *path;
+    double timeout; /* of the comm */
     double zero;
     uint64_t steps_left;
     uint64_t count, dropped;
@@ -65,6 +67,7 @@ gw_status gwt_trace_open(gwt_trace **out, const gwt_config *config, gw_comm *com
     if (t == NULL)
         return GW_ERR_NOMEM;
     t->path = config->trace;
+    t->timeout = config->timeout;
     t->steps_left = config->trace_steps;
     t->zero = gwt_now();
     *out = t;
@@ -158,55 +161,78 @@ static void write_worker(gwt_json *j, const gwt_trace *t, int rank)
         write_event(j, rank, &t->events[i]);
 }
 
-/* Writes the events of all workers, whose turns come one after the other. */
-static gw_status write_events(gwt_trace *t, gw_comm *comm, gwt_trace *theirs,
-                              FILE *stream)
-{
-    gwt_json j = {.to = stream};
-    uint64_t dropped = t->dropped;
+/* The file while it is written, on rank 0: its begin with the events of rank 0, those
+ * of the others one worker after the other, its end. */
+typedef struct writing {
+    const gwt_trace *mine;
+    gwt_trace *theirs;
+    int rank; /* whose they are */
+    uint64_t dropped;
+    gwt_newfile file;
+    FILE *stream;
+    gwt_json json;
+} writing;
 
-    gwt_json_open(&j, NULL, '{');
-    gwt_json_text(&j, "displayTimeUnit", "ms");
-    gwt_json_open(&j, "traceEvents", '[');
-    write_worker(&j, t, 0);
-    for (int r = 1; r < gw_comm_workers(comm); r++) {
-        GWT_TRY(fetch(t, theirs, comm, r));
-        write_worker(&j, theirs, r);
-        dropped += theirs->dropped;
-    }
-    gwt_json_close(&j, ']');
-    gwt_json_count(&j, "dropped", dropped);
-    gwt_json_close(&j, '}');
-    putc('\n', stream);
+static gw_status write_begin(void *arg)
+{
+    writing *w = arg;
+    gwt_json *j = &w->json;
+
+    GWT_TRY(gwt_newfile_open(&w->file, w->mine->path, NULL));
+    GWT_TRY(gwt_newfile_stream(&w->file, &w->stream));
+    j->to = w->stream;
+    gwt_json_open(j, NULL, '{');
+    gwt_json_text(j, "displayTimeUnit", "ms");
+    gwt_json_open(j, "traceEvents", '[');
+    write_worker(j, w->mine, 0);
+    w->dropped = w->mine->dropped;
     return GW_OK;
 }
 
-static gw_status write_file(gwt_trace *t, gw_comm *comm, gwt_trace *theirs)
+static gw_status write_theirs(void *arg)
 {
-    gwt_newfile file;
-    FILE *stream;
-    gw_status st;
+    writing *w = arg;
 
-    GWT_TRY(gwt_newfile_open(&file, t->path, NULL));
-    st = gwt_newfile_stream(&file, &stream);
-    if (st == GW_OK) {
-        gw_status written = write_events(t, comm, theirs, stream);
-        st = gwt_newfile_stream_end(&file, stream);
-        st = written != GW_OK ? written : st;
+    write_worker(&w->json, w->theirs, w->rank);
+    w->dropped += w->theirs->dropped;
+    return GW_OK;
+}
+
+static gw_status write_end(void *arg)
+{
+    writing *w = arg;
+    FILE *stream = w->stream;
+
+    gwt_json_close(&w->json, ']');
+    gwt_json_count(&w->json, "dropped", w->dropped);
+    gwt_json_close(&w->json, '}');
+    putc('\n', stream);
+    w->stream = NULL;
+    GWT_TRY(gwt_newfile_stream_end(&w->file, stream));
+    return gwt_newfile_commit(&w->file);
+}
+
+static gw_status write_parts(gwt_trace *t, gw_comm *comm, writing *w)
+{
+    GWT_TRY(gwt_slow_work(comm, t->timeout, write_begin, w));
+    for (w->rank = 1; w->rank < gw_comm_workers(comm); w->rank++) {
+        GWT_TRY(fetch(t, w->theirs, comm, w->rank));
+        GWT_TRY(gwt_slow_work(comm, t->timeout, write_theirs, w));
     }
-    if (st == GW_OK)
-        return gwt_newfile_commit(&file);
-    gwt_newfile_abandon(&file);
-    return st;
+    return gwt_slow_work(comm, t->timeout, write_end, w);
 }
 
 static gw_status write_all(gwt_trace *t, gw_comm *comm, gwt_trace *theirs)
 {
-    if (gw_comm_rank(comm) == 0)
-        return write_file(t, comm, theirs);
-    for (int r = 1; r < gw_comm_workers(comm); r++)
-        GWT_TRY(fetch(t, theirs, comm, r));
-    return GW_OK;
+    writing w = {.mine = t, .theirs = theirs, .file.fd = -1};
+    gw_status st = write_parts(t, comm, &w);
+
+    if (st == GW_OK)
+        return GW_OK;
+    if (w.stream != NULL)
+        fclose(w.stream);
+    gwt_newfile_abandon(&w.file);
+    return st;
 }
 
 gw_status gwt_trace_end(gwt_trace *trace, gw_comm *comm)
