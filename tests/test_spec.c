@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "support_ranks.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -87,6 +88,10 @@ static void test_refused(void **state)
         {"a2sgd+q:4", "'a2sgd' stands alone", "'q'"},
         {"local:4+a2sgd", "'a2sgd' stands alone", ""},
         {"dense+1bit", "'1bit'", "topk, gtopk or drop"},
+        {"dense+2bit", "'topk:0.01+2bit'", "q and bf16"},
+        {"local:4+1bit", "'topk:0.01+1bit'", "q and bf16"},
+        {"topk:1+1bit", "'topk:0.01+1bit'", "leave something out"},
+        {"drop:0+2bit", "'topk:0.01+2bit'", "leave something out"},
         {"local:4+topk:0.1+momentum:0.9", "'momentum'", "of gradients"},
         {"topk:0.1,residual=off+momentum:0.9", "'momentum'", "residual=on"},
         {"qsgd:2,residual=on", "bits=2", "residual=off"},
@@ -107,6 +112,58 @@ static void test_refused(void **state)
                          table[i][part]);
     }
     assert_int_equal(gw_spec_check(NULL, NULL, 0), GW_ERR_SPEC);
+}
+
+/* Checks what a refused rounding is advised, but for residual=off: each must fit. */
+static void check_advice(const char *begin, int bits, int bucket, bool l2)
+{
+    char spec[128], advice[256];
+    const char *at;
+    int more = 0, max_bits = bits;
+
+    snprintf(advice, sizeof advice, "%s", strstr(gw_error_message(), "; take "));
+    if ((at = strstr(advice, "; take bits=")) != NULL)
+        assert_int_equal(sscanf(at, "; take bits=%d or more", &more), 1);
+    for (int b = more > 0 ? more - 1 : 8; b <= 8; b++) {
+        snprintf(spec, sizeof spec, "%sbits=%d,bucket=%d,norm=%s", begin, b, bucket,
+                 l2 ? "l2" : "max");
+        bool fits = gw_spec_check(spec, NULL, 0) == GW_OK;
+        if (fits != (more > 0 && b >= more))
+            fail_msg("'%s'%s fits: %s", spec, fits ? "" : " hardly", advice);
+    }
+    if ((at = strstr(advice, "norm=max")) == NULL)
+        return;
+    assert_true(l2);
+    sscanf(at, "norm=max with bits=%d", &max_bits);
+    snprintf(spec, sizeof spec, "%sbits=%d,bucket=%d,norm=max", begin, max_bits,
+             bucket);
+    assert_run_ok(gw_spec_check(spec, NULL, 0));
+}
+
+/* Advice that was followed already, or that does not help, is none. */
+static void test_advice_about_rounding(void **state)
+{
+    static const char *const begins[] = {
+        "topk:0.05+q:", "gtopk:0.01+q:", "qsgd:residual=on,",
+        "pqasgd:every=4,residual=on,"};
+    static const int buckets[] = {8, 64, 512, 65536};
+    char spec[128];
+
+    (void)state;
+    for (size_t i = 0; i < 4 * 4 * 2 * 7; i++) {
+        const char *begin = begins[i % 4];
+        int bucket = buckets[i / 4 % 4], bits = 2 + (int)(i / 32);
+        bool l2 = i / 16 % 2;
+        snprintf(spec, sizeof spec, "%sbits=%d,bucket=%d,norm=%s", begin, bits, bucket,
+                 l2 ? "l2" : "max");
+        if (gw_spec_check(spec, NULL, 0) != GW_OK)
+            check_advice(begin, bits, bucket, l2);
+    }
+    assert_int_equal(gw_spec_check("topk:0.05+q:2", NULL, 0), GW_ERR_SPEC);
+    assert_non_null(strstr(gw_error_message(), "take bits=3 or more, or residual=off"));
+    assert_non_null(strstr(gw_error_message(), "'topk'"));
+    assert_run_ok(gw_spec_check("topk:0.05+q:3", NULL, 0));
+    assert_run_ok(gw_spec_check("topk:0.05,residual=off+q:2", NULL, 0));
 }
 
 static void test_off_is_dense(void **state)
@@ -204,9 +261,13 @@ static void test_recipes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_canonical),    cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_off_is_dense), cmocka_unit_test(test_answers),
-        cmocka_unit_test(test_random_text),  cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_canonical),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_advice_about_rounding),
+        cmocka_unit_test(test_off_is_dense),
+        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_random_text),
+        cmocka_unit_test(test_cut),
         cmocka_unit_test(test_recipes),
     };
 

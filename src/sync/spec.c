@@ -332,12 +332,16 @@ static bool ever_equal(const gwi_spec *spec)
 /* What a stage needs from the spec as a whole. */
 static gw_status check_needs(const gwi_spec *spec, const gwi_stage *stage)
 {
-    bool sparse = spec->which == GWI_WHICH_TOPK || spec->which == GWI_WHICH_ABOVE;
+    bool above = spec->which == GWI_WHICH_ABOVE;
+    bool sparse = spec->which == GWI_WHICH_TOPK || above;
+    bool chooses = sparse && (above ? spec->opt.rate > 0 : spec->opt.density < 1);
     bool centred = stage->how == GWI_HOW_CENTRE1 || stage->how == GWI_HOW_CENTRE2;
 
-    if (centred && !sparse)
-        return gw_fail(GW_ERR_SPEC, "'%s' fits behind topk, gtopk or drop only",
-                       stage->name);
+    if (centred && !chooses)
+        return gw_fail(GW_ERR_SPEC,
+                       "'%s' fits behind topk, gtopk or drop that leave something out, "
+                       "as in 'topk:0.01+%s'; for whole vectors there are q and bf16",
+                       stage->name, stage->name);
     if (stage->role == GWI_ROLE_MOMENTUM &&
         (!sparse || spec->what != GWI_WHAT_GRADIENT || spec->opt.residual == GWI_OFF))
         return gw_fail(GW_ERR_SPEC,
@@ -354,20 +358,55 @@ static gw_status check_needs(const gwi_spec *spec, const gwi_stage *stage)
  * that takes in more than was there grows without bound, so q must be below 1: for
  * the L2 norm it is min(d/s^2, sqrt(d)/s); for the largest magnitude, about 3.5
  * times the root mean square of a bucket, about 3/s^2. */
+static bool rounding_fits(const gwi_spec *spec, uint64_t bits, int norm)
+{
+    double s = (double)((1u << (bits - 1)) - 1), d = (double)spec->opt.bucket;
+    double q = norm == GWI_NORM_L2 ? fmin(d / (s * s), sqrt(d) / s) : 3 / (s * s);
+
+    return q < 1;
+}
+
+/* The fewest bits with which a norm fits; 9 if none do. */
+static unsigned fewest_bits(const gwi_spec *spec, int norm)
+{
+    unsigned bits = 2;
+
+    while (bits <= 8 && !rounding_fits(spec, bits, norm))
+        bits++;
+    return bits;
+}
+
+/* The stage that has the option. */
+static const char *stage_with(const gwi_spec *spec, size_t at)
+{
+    for (int i = 0; i < spec->count; i++)
+        for (int k = 0; spec->stages[i]->keys[k] != NULL; k++)
+            if (spec->stages[i]->keys[k]->at == at)
+                return spec->stages[i]->name;
+    return spec->stages[0]->name;
+}
+
 static gw_status check_rounding(const gwi_spec *spec)
 {
-    double s = (double)((1u << (spec->opt.bits % 32 - 1)) - 1);
-    double d = (double)spec->opt.bucket;
-    double q =
-        spec->opt.norm == GWI_NORM_L2 ? fmin(d / (s * s), sqrt(d) / s) : 3 / (s * s);
+    unsigned bits = (unsigned)spec->opt.bits, more = fewest_bits(spec, spec->opt.norm);
+    unsigned max_bits = fewest_bits(spec, GWI_NORM_MAX);
+    bool l2 = spec->opt.norm == GWI_NORM_L2;
+    char by_bits[40] = "", by_norm[40] = "";
 
-    if (q < 1)
+    if (rounding_fits(spec, bits, spec->opt.norm))
         return GW_OK;
+    if (more <= 8)
+        snprintf(by_bits, sizeof by_bits, "bits=%u or more, ", more);
+    if (l2 && max_bits <= bits)
+        snprintf(by_norm, sizeof by_norm, "norm=max, ");
+    else if (l2)
+        snprintf(by_norm, sizeof by_norm, "norm=max with bits=%u, ", max_bits);
     return gw_fail(
         GW_ERR_SPEC,
-        "bits=%d does not fit norm=%s with residual=on: rounding would add more "
-        "than the residual can shed; take more bits, norm=max or residual=off",
-        (int)spec->opt.bits, spec->opt.norm == GWI_NORM_L2 ? "l2" : "max");
+        "bits=%u with norm=%s does not fit residual=on of '%s': rounding "
+        "would add more than the residual can shed; take %s%sor residual=off",
+        bits, l2 ? "l2" : "max", stage_with(spec, offsetof(gwi_options, residual)),
+        by_bits, by_norm);
 }
 
 /* The answers of all stages together. */
