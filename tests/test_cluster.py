@@ -204,6 +204,33 @@ def same_model(tmp):
         check(hashes[0] == hashes[1], f"train {sync}: cluster and local differ: {hashes}")
 
 
+def has_line(path):
+    return os.path.exists(path) and os.path.getsize(path) > 0
+
+
+def cut_host(tmp):
+    """A host that is cut off ends the job, mpirun included, with the flags of docs/clusters.md (here
+    with shorter times); without them mpirun waits for its daemon there for a quarter of an hour."""
+    out = os.path.join(tmp, "cut")
+    settings = {"oob_tcp_keepalive_time": 2, "oob_tcp_keepalive_intvl": 1, "oob_tcp_keepalive_probes": 3}
+    with open(os.path.join(ROOT, "docs", "clusters.md")) as f:
+        page = f.read()
+    check(all(f"--mca {name} " in page for name in settings), "docs/clusters.md lacks the flags")
+    command = start("--hosts", "3", "--mpirun=" + " ".join(f"--mca {n} {v}" for n, v in settings.items()), "--",
+                    GRADWIRE, "train", "--model", "softmax", "--data", "synthetic:train=600,test=50,dim=20,classes=4",
+                    "--batch", "8", "--steps", "1000000000", "--log-every", "1", "--quiet", "--out", out)
+    check(wait_for(lambda: has_line(f"{out}/metrics.jsonl") or command.poll() is not None), "cut: no step is made")
+    subprocess.run(["ip", "-n", f"gw{command.pid}-2", "link", "set", "wire", "down"], check=False)
+    try:
+        err = command.communicate(timeout=LIMIT)[1]
+        check(command.returncode not in (0, 77) and "host2" in err, f"cut: exit {command.returncode}, {err[-800:]}")
+    except subprocess.TimeoutExpired:
+        check(False, "cut: mpirun stays")
+        command.terminate()
+        command.communicate(timeout=LIMIT)
+    check(left_of(command.pid) == [], f"cut: left {left_of(command.pid)}")
+
+
 def bytes_of(tmp, sync, steps):
     """Bytes by gradwire and by the interfaces, all hosts together."""
     counts = os.path.join(tmp, "count.json")
@@ -247,6 +274,7 @@ def main():
         if built_with_open_mpi():
             same_model(tmp)
             same_bytes(tmp)
+            cut_host(tmp)
         else:
             print("not run: this build has no Open MPI")
     check(interfaces() == before, f"the machine's interfaces: {before}, then {interfaces()}")
