@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_cli_slow_disk.py - writing and reading a file may take longer than --timeout: the other
+# test_cli_disk.py - writing and reading a file may take longer than --timeout: the other
 # workers wait for worker 0 and know that it is at it, so nobody is taken for dead.
 import json
 import subprocess

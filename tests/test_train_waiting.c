@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_train_slow_work.c - work of worker 0 that takes longer than workers may be
+ * test_train_waiting.c - work of worker 0 that takes longer than workers may be
  * silent: nobody gives up, and what went wrong is said by worker 0. */
 #define _GNU_SOURCE
 #include "common.h"
