@@ -264,6 +264,13 @@ GW_API const char *gw_comm_host(const gw_comm *comm, int rank);
  * already. */
 GW_API gw_status gw_comm_fail(gw_comm *comm, gw_status status);
 
+/* Ends whatever comm waits for, now or later: the call that waits fails soon with
+ * GW_ERR_STOPPED, nothing more is sent but the reason, which the other workers are
+ * told, and comm is broken. The one function that may be called while another thread
+ * uses comm, and from a signal handler; comm must not be freed meanwhile. An engine's
+ * own all-reduce and transports that bring finish() are not woken. */
+GW_API void gw_comm_interrupt(gw_comm *comm);
+
 /* What a worker is doing, for timelines. */
 typedef enum gw_activity {
     GW_ACTIVITY_ENCODE, /* own data into messages */

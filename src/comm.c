@@ -157,6 +157,20 @@ static const char *host_of(const gw_comm *c, int rank)
     return host != NULL ? host : "?";
 }
 
+void gw_comm_interrupt(gw_comm *c)
+{
+    atomic_store(&c->interrupted, true);
+}
+
+/* Breaks the comm if another thread asked for it. */
+static gw_status heed_interrupt(gw_comm *c)
+{
+    if (!atomic_load_explicit(&c->interrupted, memory_order_relaxed))
+        return GW_OK;
+    gw_fail(GW_ERR_STOPPED, "worker %d was interrupted", c->rank);
+    return gwi_comm_break(c, GW_ERR_STOPPED);
+}
+
 static gw_status fail_lost(gw_comm *c, int rank)
 {
     gw_fail(GW_ERR_PEER, "worker %d on host %s is gone", rank, host_of(c, rank));
@@ -184,12 +198,13 @@ static void activate(gw_comm *c, gwi_op *op)
     c->active_end = &op->next;
 }
 
-static gw_status check_peer(const gw_comm *c, int peer)
+static gw_status check_peer(gw_comm *c, int peer)
 {
     if (peer < 0 || peer >= c->workers || peer == c->rank)
         return gw_fail(GW_ERR_ARG, "worker %d cannot exchange messages with %d of %d",
                        c->rank, peer, c->workers);
-    return gwi_comm_usable(c);
+    GWI_TRY(gwi_comm_usable(c));
+    return heed_interrupt(c);
 }
 
 gw_status gwi_send(gw_comm *c, gwi_op *op, int to, const void *buf, size_t len)
@@ -293,6 +308,7 @@ static gw_status lose_patience(gw_comm *c, patience *p, const gwi_op *awaited,
 {
     double now = gwi_now(), spent = now - p->before;
 
+    GWI_TRY(heed_interrupt(c));
     p->before = now;
     p->since_asked += spent;
     p->silent =

@@ -6,6 +6,7 @@
 #ifndef GWI_COMM_H
 #define GWI_COMM_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base.h"
@@ -35,6 +36,7 @@ struct gw_comm {
     uint64_t step;    /* of the sync that uses it; for messages only */
     gw_status broken; /* GW_OK until the first failure */
     char reason[512]; /* of that failure */
+    atomic_bool interrupted;
     gw_traffic traffic;
     bool in_memory; /* messages never leave the memory of this machine */
     size_t head_len; /* bytes the transport puts before each message, counted too */
