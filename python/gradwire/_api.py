@@ -82,6 +82,8 @@ FUNCTIONS: Dict[str, Tuple] = {
                         POINTER(CommOptions)),
     "gw_comm_link": (c_int, c_void_p, c_char_p),
     "gw_comm_free": (None, c_void_p),
+    "gw_comm_fail": (c_int, c_void_p, c_int),
+    "gw_comm_interrupt": (None, c_void_p),
     "gw_comm_rank": (c_int, c_void_p),
     "gw_comm_workers": (c_int, c_void_p),
     "gw_comm_transport": (c_char_p, c_void_p),
@@ -124,6 +126,16 @@ for _name, (_result, *_arguments) in FUNCTIONS.items():
     _function = getattr(lib, _name)
     _function.restype = _result
     _function.argtypes = _arguments
+
+# Takes arguments as printf() does; here it gets none.
+lib.gw_fail.restype, lib.gw_fail.argtypes = c_int, [c_int, c_char_p]
+
+
+def set_message(status: int, text: str) -> None:
+    """Makes text this thread's last message."""
+    line = " ".join(text.split())
+    lib.gw_fail(status, line.replace("%", "%%").replace("\0", "?").encode())
+
 
 _CLASSES = {
     ERR_ARG: errors.ArgumentError, ERR_DATA: errors.DataError,

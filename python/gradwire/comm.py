@@ -6,15 +6,26 @@ from __future__ import annotations
 import atexit
 import ctypes
 import multiprocessing.util
+import os
 import socket
+import threading
 import weakref
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, TypeVar
 
-from ._api import (SPAWN_THREADS, CommOptions, LocalOptions, check, lib)
+from ._api import (ERR_STOPPED, SPAWN_THREADS, CommOptions, LocalOptions, check, lib,
+                   set_message)
+from .errors import DataError
+from .thread import Job, Worker
+
+T = TypeVar("T")
 
 # Open comms. They are closed when the process ends in order, so that the others can
 # tell that from a crash.
 _open: "weakref.WeakSet[Comm]" = weakref.WeakSet()
+_groups: "weakref.WeakSet[LocalGroup]" = weakref.WeakSet()
+
+# The most that allgather() takes from anybody unless it is told otherwise.
+_GATHER_MAX = 1 << 20
 
 
 def _close_all() -> None:
@@ -22,9 +33,21 @@ def _close_all() -> None:
         comm.close()
 
 
+def _forget_all() -> None:
+    """In a forked child, which has its parent's memory and none of its threads. The
+    connections are the parent's: the child must not speak on them, nor say goodbye."""
+    for comm in list(_open):
+        comm._forget()
+    _open.clear()
+    for group in list(_groups):
+        group._pointer = None
+    _groups.clear()
+
+
 atexit.register(_close_all)
 # Processes of multiprocessing may end without atexit.
 multiprocessing.util.Finalize(None, _close_all, exitpriority=1)
+os.register_at_fork(after_in_child=_forget_all)
 
 
 class Comm:
@@ -34,6 +57,9 @@ class Comm:
         self._pointer: Optional[int] = pointer
         self._keep = keep  # what must live as long
         self._users: "weakref.WeakSet[Any]" = weakref.WeakSet()
+        self._worker = Worker()
+        self._lock = threading.RLock()  # held while another thread is in the library
+        self._why_closed = "this comm is closed"
         _open.add(self)
 
     @classmethod
@@ -60,7 +86,7 @@ class Comm:
     def pointer(self) -> int:
         """The gw_comm; ValueError once closed."""
         if self._pointer is None:
-            raise ValueError("this comm is closed")
+            raise ValueError(self._why_closed)
         return self._pointer
 
     @property
@@ -85,32 +111,95 @@ class Comm:
         t = lib.gw_comm_traffic(self.pointer)
         return {name: getattr(t, name) for name, _ in t._fields_}
 
-    def barrier(self) -> None:
-        check(lib.gw_barrier(self.pointer))
+    # ---- calls that wait for others --------------------------------------------
 
-    def allgather(self, mine: bytes) -> List[bytes]:
-        """Everybody's bytes, in the order of ranks."""
-        workers = self.workers
+    def run(self, work: Callable[[], T]) -> T:
+        """Runs work, which may wait for other workers in the library, so that Ctrl-C ends
+        it: KeyboardInterrupt is raised, the others are told, and the comm is broken."""
+        if threading.current_thread() is threading.main_thread() and self.workers > 1:
+            return self.wait_for(self.begin(Job(work)))
+        with self._lock:
+            return work()
+
+    def begin(self, job: Job) -> Job:
+        """Has the comm's own thread do it, after what it has to do already."""
+        assert self.pointer  # or ValueError
+        return self._worker.run(job)
+
+    def wait_for(self, job: Job) -> Any:
+        """What the job returns or raises."""
+        try:
+            job.wait()
+        except BaseException:
+            self.stop(job)
+            raise
+        if job.error is not None:
+            raise job.error
+        return job.result
+
+    def stop(self, job: Job) -> None:
+        """Ends a job that waits for others, and tells them."""
+        lib.gw_comm_interrupt(self.pointer)
+        job.wait_out()
+        self.fail(f"worker {self.rank} was interrupted")
+
+    def interrupt(self) -> None:
+        """Makes the thread that waits for others fail, soon; from any thread."""
+        lib.gw_comm_interrupt(self.pointer)
+
+    def fail(self, reason: str) -> None:
+        """Breaks the comm, if it is not broken, and tells the others why; while nobody
+        else uses it."""
+        set_message(ERR_STOPPED, reason)
+        lib.gw_comm_fail(self.pointer, ERR_STOPPED)
+
+    def barrier(self) -> None:
+        self.run(lambda: check(lib.gw_barrier(self.pointer)))
+
+    def allgather(self, mine: bytes, *, limit: int = _GATHER_MAX) -> List[bytes]:
+        """Everybody's bytes, in the order of ranks. Nobody's may be longer than `limit`,
+        which is the same on all workers: DataError, on all of them."""
         lens = self._allgather(len(mine).to_bytes(8, "little"), 8)
-        cap = max(int.from_bytes(length, "little") for length in lens)
-        return self._allgather(mine, max(cap, 1)) if workers > 1 else [mine]
+        cap = 1
+        for rank, data in enumerate(lens):
+            length = int.from_bytes(data, "little")
+            if len(data) != 8 or length > limit:
+                raise DataError(f"worker {rank} announces {length} bytes where at most "
+                                f"{limit} are due")
+            cap = max(cap, length)
+        return self._allgather(mine, cap)
 
     def _allgather(self, mine: bytes, cap: int) -> List[bytes]:
         workers = self.workers
         everything = ctypes.create_string_buffer(workers * cap)
         lens = (ctypes.c_size_t * workers)()
-        check(lib.gw_allgather(self.pointer, mine, len(mine), everything, cap, lens))
+        self.run(lambda: check(lib.gw_allgather(self.pointer, mine, len(mine), everything,
+                                                cap, lens)))
         return [everything.raw[r * cap:r * cap + lens[r]] for r in range(workers)]
 
+    # ---- the end ---------------------------------------------------------------
+
     def close(self) -> None:
-        """Ends the connection, and what was made on it; the others are told."""
+        """Ends the connection, and what was made on it; the others are told. A thread
+        that still waits for them is woken first, and fails."""
         if self._pointer is None:
             return
+        lib.gw_comm_interrupt(self._pointer)
+        self._worker.close()
+        with self._lock:
+            if self._pointer is None:
+                return
+            for user in list(self._users):
+                user.close()
+            pointer, self._pointer = self._pointer, None
+            _open.discard(self)
+            lib.gw_comm_free(pointer)
+
+    def _forget(self) -> None:
+        self._pointer, self._worker, self._lock = None, Worker(), threading.RLock()
+        self._why_closed = "this comm belongs to the process that made it"
         for user in list(self._users):
-            user.close()
-        pointer, self._pointer = self._pointer, None
-        _open.discard(self)
-        lib.gw_comm_free(pointer)
+            user._forget()
 
     def __enter__(self) -> Comm:
         return self
@@ -133,14 +222,17 @@ class LocalGroup:
 
     def __init__(self, workers: int, *, timeout: float = 60.0,
                  link: Optional[str] = None):
-        self._pointer = ctypes.c_void_p()
+        self._pointer: Optional[ctypes.c_void_p] = ctypes.c_void_p()
         self._link = link.encode() if link else None
         options = LocalOptions(ctypes.sizeof(LocalOptions), workers, SPAWN_THREADS,
                                timeout, 0, self._link)
         check(lib.gw_local_group_new(ctypes.byref(self._pointer), ctypes.byref(options)))
+        _groups.add(self)
 
     def join(self, rank: int) -> Comm:
         """The comm of one rank; it keeps the group alive."""
+        if self._pointer is None:
+            raise ValueError("this group belongs to the process that made it")
         pointer = ctypes.c_void_p()
         check(lib.gw_local_join(ctypes.byref(pointer), self._pointer, rank))
         return Comm(_address(pointer), keep=self)

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One handle's exchange: buckets in, futures out, and a thread in between."""
+"""One handle's exchange: buckets in, futures out, and the comm's thread in between."""
 from __future__ import annotations
 
-import queue
-import threading
-import weakref
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
 
 from .arrangement import Run, Shape, order_for, runs_of
+from .errors import GradwireError
 from .sync import Sync
+from .thread import Job
 
 
 class _Bucket(NamedTuple):
@@ -34,7 +33,7 @@ class Exchange:
         self._fed = 0              # buckets of this step handed on as parts
         self._skip = False         # the optimizer's next step is to be left out
         self._feed_error: Optional[BaseException] = None
-        self._worker = _Worker()
+        self._underway = False     # a step was handed over, and nobody has seen its end
 
     # ---- the vector ------------------------------------------------------------
 
@@ -68,16 +67,22 @@ class Exchange:
         self._pending.append(taken)
         if bucket.is_last():
             buckets, self._pending = self._pending, []
-            done = self._worker.run(lambda: self._step(buckets))
-            _at_the_end(lambda: self._await(done))
+            job = Job(lambda: self._step(buckets))
+            self._underway = True
+            _at_the_end(lambda: self._await(job))
+            self.sync.comm.begin(job)
         elif self._feeds(len(self._pending) - 1, names):
-            self._worker.run(lambda: self._feed(taken))
+            self._underway = True
+            self.sync.comm.begin(Job(lambda: self._feed(taken)))
         return future
 
     def _begin(self) -> None:
+        self._feed_error = None
+        if self._underway and self._fed:
+            self._feed_error = GradwireError("the backward before this one ended in the "
+                                             "middle of an exchange, which cannot go on")
         self._pending = []
         self._fed = 0
-        self._feed_error = None
 
     def _name(self, parameter: torch.Tensor) -> str:
         name = self._names.get(id(parameter))
@@ -92,17 +97,27 @@ class Exchange:
             return torch.futures.Future(devices=[buffer.device])
         return torch.futures.Future()
 
-    def _await(self, done: _Job) -> None:
+    def _await(self, job: Job) -> None:
         """Comes before DDP looks at the futures. What went wrong is raised after DDP
         has finished, so that it is raised as what it is, and DDP can still be used."""
-        done.wait()
-        error = done.error
-        if error is not None:
-            def fail() -> None:
-                raise error
-            _at_the_end(fail)
+        try:
+            self.sync.comm.wait_for(job)
+            self._underway = False
+        except BaseException as error:
+            failure = error
 
-    # ---- on the handle's thread ------------------------------------------------
+            def fail() -> None:
+                raise failure
+            _at_the_end(fail)
+            self._underway = failure is not job.error
+        self._fed = 0
+
+    def note_half_steps(self) -> None:
+        """A backward that did not see the end of its exchange left its step half done."""
+        if self._underway:
+            self.sync.leave_half()
+
+    # ---- on the comm's thread --------------------------------------------------
 
     def _feeds(self, index: int, names: Sequence[str]) -> bool:
         """Whether this bucket can be exchanged before the others are there."""
@@ -152,11 +167,25 @@ class Exchange:
             if self._feed_error is not None:
                 raise self._feed_error
             self._exchange(buckets)
-        except BaseException:
+        except BaseException as error:
+            if error is self._feed_error or not isinstance(error, GradwireError):
+                self._give_up(error)
             for bucket in buckets:  # nobody may wait for what will not come
                 if not bucket.future.done():
                     bucket.future.set_result(bucket.buffer)
             raise
+
+    def _give_up(self, error: BaseException) -> None:
+        """Tells the others of trouble that the library has not seen. A step that was
+        handed over in part is ended first: a thread of the library's is at work on it."""
+        comm = self.sync.comm
+        if self.sync.half:
+            comm.interrupt()
+            try:
+                self.sync.gradient_at(self.vector().data_ptr())
+            except GradwireError:
+                pass
+        comm.fail(f"worker {comm.rank} cannot exchange gradients: {error}")
 
     def _exchange(self, buckets: List[_Bucket]) -> None:
         self._arrange(tuple(tuple(b.names) for b in buckets))
@@ -247,7 +276,7 @@ class Exchange:
             here.copy_(there.view(here.shape))
 
     def close(self) -> None:
-        self._worker.close()
+        self._vector = None
 
 
 def _is_plain(bucket: _Bucket) -> bool:
@@ -290,53 +319,3 @@ class _stream_of:
     def __exit__(self, *error: Any) -> None:
         if self._context is not None:
             self._context.__exit__(*error)
-
-
-# ---- the thread ----------------------------------------------------------------
-
-
-class _Job:
-    def __init__(self, work: Callable[[], None]):
-        self._work = work
-        self._over = threading.Event()
-        self.error: Optional[BaseException] = None
-
-    def run(self) -> None:
-        try:
-            self._work()
-        except BaseException as error:  # for whoever waits
-            self.error = error
-        self._over.set()
-
-    def wait(self) -> None:
-        self._over.wait()
-
-
-class _Worker:
-    """A thread that does one job after the other."""
-
-    def __init__(self) -> None:
-        self._jobs: "queue.SimpleQueue[Optional[_Job]]" = queue.SimpleQueue()
-        self._thread: Optional[threading.Thread] = None
-        self._stop = weakref.finalize(self, self._jobs.put, None)
-
-    def run(self, work: Callable[[], None]) -> _Job:
-        if self._thread is None:
-            self._thread = threading.Thread(target=_work_off, args=(self._jobs,),
-                                            name="gradwire", daemon=True)
-            self._thread.start()
-        job = _Job(work)
-        self._jobs.put(job)
-        return job
-
-    def close(self) -> None:
-        self._stop()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-
-
-def _work_off(jobs: "queue.SimpleQueue[Optional[_Job]]") -> None:
-    for job in iter(jobs.get, None):
-        job.run()
-        del job  # holds tensors

@@ -10,12 +10,14 @@ which a framework lays out its tensors matter.
 """
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Sequence
+import struct
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
 from ._api import check, lib
 from .errors import DataError
+from .handshake import clean
 
 MAGIC = b"GWSTATE1"
 WORDS, SPEC_LEN = 15, 256
@@ -81,6 +83,33 @@ def _fill(vector: np.ndarray, tensors: Mapping[str, Any], parts: Sequence[Any],
             raise DataError(f"'{p.name}' has {p.size} values, its saved {what} "
                             f"{values.size}")
         vector[p.offset:p.offset + p.size] = values.reshape(-1)
+
+
+def trouble(error: Exception) -> str:
+    """What is wrong with a state, in one line."""
+    if isinstance(error, DataError):
+        return str(error)
+    if isinstance(error, KeyError):
+        return f"the state lacks {error}"
+    return "this is no state that state_dict() has returned: " + " ".join(
+        f"{error}".split())
+
+
+# What workers tell each other before all of them load: i64 step, then what is wrong with
+# the own state in at most 400 bytes of UTF-8, or nothing.
+_STEP = struct.Struct("<q")
+ANSWER_MAX = _STEP.size + 400
+
+
+def pack_answer(step: int, problem: str) -> bytes:
+    return (_STEP.pack(step) + problem.encode())[:ANSWER_MAX]
+
+
+def unpack_answer(data: bytes, rank: int) -> Tuple[int, str]:
+    if len(data) < _STEP.size:
+        raise DataError(f"worker {rank} has sent {len(data)} bytes that are no answer")
+    step, = _STEP.unpack_from(data)
+    return step, clean(data[_STEP.size:].decode(errors="replace"))
 
 
 def step_of(data: np.ndarray) -> int:

@@ -13,7 +13,7 @@ A training loop makes two calls per step, whatever the method:
 from __future__ import annotations
 
 import ctypes
-from typing import (Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence,
+from typing import (Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence,
                     Tuple, Union)
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from . import state
 from ._api import (NONFINITE, SKIPPED, Piece, SyncOptions, Tensor, check, lib)
 from .comm import Comm
-from .errors import DataError
+from .errors import ArgumentError, DataError, GradwireError, NonFiniteError
 
 Shape = Union[int, Sequence[int]]
 LayoutLike = Union[int, Mapping[str, Any], Iterable[Tuple[str, Shape]]]
@@ -86,14 +86,16 @@ class Sync:
         self._options = SyncOptions(ctypes.sizeof(SyncOptions), NONFINITE[nonfinite],
                                     seed)
         self._used = False  # something may be remembered
+        self._half = False  # a step has begun and not ended
         self._pointer: Optional[int] = self._make(self.parts)
         comm._users.add(self)
 
     def _make(self, parts: Sequence[Part]) -> Optional[int]:
         layout, pointer = _new_layout(parts), ctypes.c_void_p()
         try:
-            check(lib.gw_sync_new(ctypes.byref(pointer), self._asked.encode(), layout,
-                                  self.comm.pointer, ctypes.byref(self._options)))
+            self.comm.run(lambda: check(lib.gw_sync_new(
+                ctypes.byref(pointer), self._asked.encode(), layout, self.comm.pointer,
+                ctypes.byref(self._options))))
         finally:
             lib.gw_layout_free(layout)
         return pointer.value
@@ -102,6 +104,7 @@ class Sync:
     def pointer(self) -> int:
         """The gw_sync; ValueError once closed."""
         if self._pointer is None:
+            assert self.comm.pointer  # whose reason is better
             raise ValueError("this sync is closed")
         return self._pointer
 
@@ -144,29 +147,47 @@ class Sync:
     # The same for those who have an address instead of an array.
 
     def start_at(self, address: int) -> None:
-        self._used = True
-        check(lib.gw_sync_start(self.pointer, address))
+        self._act(lib.gw_sync_start, address)
 
     def gradient_at(self, address: int) -> bool:
-        self._used = True
-        return check(lib.gw_sync_gradient(self.pointer, address)) != SKIPPED
+        return self._act(lib.gw_sync_gradient, address) != SKIPPED
 
     def gradient_pieces(self, pieces: Sequence[Tuple[int, int]]) -> bool:
         """gradient() where the vector lies in pieces: (address, number of floats)."""
-        self._used = True
         table = (Piece * len(pieces))(*pieces)
-        return check(lib.gw_sync_gradient_pieces(self.pointer, table,
-                                                 len(pieces))) != SKIPPED
+        return self._act(lib.gw_sync_gradient_pieces, table, len(pieces)) != SKIPPED
 
     def gradient_part_at(self, address: int, tensor: int) -> None:
         """One tensor of the vector is final; the last of the layout comes first."""
+        self._half = True  # until gradient() of all of it
         check(lib.gw_sync_gradient_part(self.pointer, address, tensor))
 
     def model_at(self, address: int) -> None:
-        check(lib.gw_sync_model(self.pointer, address))
+        self._act(lib.gw_sync_model, address)
 
     def finish_at(self, address: int) -> None:
-        check(lib.gw_sync_finish(self.pointer, address))
+        self._act(lib.gw_sync_finish, address)
+
+    def _act(self, function: Callable[..., int], *arguments: Any) -> int:
+        """One part of a step. If it ends before its end, the step is half done: numbers
+        that stop it and wrong arguments are noticed before anything has changed."""
+        self._used = self._half = True
+        try:
+            status = self.comm.run(lambda: check(function(self.pointer, *arguments)))
+        except (NonFiniteError, ArgumentError):
+            self._half = False
+            raise
+        self._half = False
+        return status
+
+    @property
+    def half(self) -> bool:
+        """Whether the last step ended in the middle, or has not ended."""
+        return self._half
+
+    def leave_half(self) -> None:
+        """Says so for a caller that has not seen the end of it."""
+        self._half = True
 
     # ---- what there is to know -------------------------------------------------
 
@@ -202,10 +223,15 @@ class Sync:
     # ---- state -----------------------------------------------------------------
 
     def state_dict(self) -> Dict[str, Any]:
-        """Everything this worker remembers, its vectors by the names of the tensors."""
-        length = lib.gw_sync_state_len(self.pointer)
+        """Everything this worker remembers, its vectors by the names of the tensors.
+        Between steps: GradwireError if the last one ended in the middle."""
+        pointer = self.pointer
+        if self._half:
+            raise GradwireError("the last step is half done, so there is no state to save: "
+                                "go on from one that was saved before it")
+        length = lib.gw_sync_state_len(pointer)
         data = np.empty(length, np.uint8)
-        check(lib.gw_sync_save(self.pointer, data.ctypes.data, length))
+        check(lib.gw_sync_save(pointer, data.ctypes.data, length))
         return state.unpack(data, self.parts, self.comm.workers)
 
     def load_state_dict(self, states: Union[Mapping[str, Any],
@@ -213,19 +239,17 @@ class Sync:
         """Goes on where workers stopped. Either each worker gives one state, every
         worker another's, if there are as many as saved; or all give all, a list in
         the order of ranks: then their number may be another, and what was not sent
-        yet is handed out anew. All workers call it together, and it fails on all."""
+        yet is handed out anew. All workers call it together, and it fails on all: they
+        remember then what they did before."""
         load: List[Tuple[int, int, np.ndarray]] = []
         problem, step = "", -1
         try:
             load = self._packed(states)
             step = state.step_of(load[0][2])
         except Exception as error:  # told to all workers below
-            problem = f"{error}"
+            problem = state.trouble(error)
         self._agree(problem, step)
-        self._used = True
-        for i, count, data in load:
-            check(lib.gw_sync_load_one(self.pointer, data.ctypes.data, data.nbytes, i,
-                                       count))
+        self._replace(self.parts, load)
 
     def _packed(self, states: Any) -> List[Tuple[int, int, np.ndarray]]:
         """(index, count, bytes) of each state that this worker has to load."""
@@ -240,23 +264,37 @@ class Sync:
         else:
             chosen = ([(rank, given[rank])] if saved == workers
                       else list(enumerate(given)))
-        packed = [(i, saved, state.pack(s, self.parts)) for i, s in chosen]
-        expected = lib.gw_sync_state_len(self.pointer)
-        if any(data.nbytes != expected for _, _, data in packed):
-            raise DataError("the states are of another spec or another model")
-        return packed
+        return [(i, saved, state.pack(s, self.parts)) for i, s in chosen]
+
+    def _replace(self, parts: List[Part], load: List[Tuple[int, int, np.ndarray]]) -> None:
+        """Goes over to a new sync that has these states, on all workers or on none."""
+        new = self._make(parts)
+        problem = ""
+        try:
+            for i, count, data in load:
+                check(lib.gw_sync_load_one(new, data.ctypes.data, data.nbytes, i, count))
+        except Exception as error:
+            problem = state.trouble(error)
+        try:
+            self._agree(problem, 0)
+        except BaseException:
+            lib.gw_sync_free(new)
+            raise
+        lib.gw_sync_free(self.pointer)
+        self._pointer, self.parts = new, parts
+        self._used, self._half = self._used or bool(load), False
 
     def _agree(self, problem: str, step: int) -> None:
-        if problem:
-            problem = problem.replace("\n", " ")
-        said = [answer.decode().partition(":")[::2]
-                for answer in self.comm.allgather(f"{step}:{problem}".encode())]
+        """Raises on all workers what is wrong on one of them."""
+        mine = state.pack_answer(step, problem)
+        said = self.comm.allgather(mine, limit=state.ANSWER_MAX)
+        answers = [state.unpack_answer(data, rank) for rank, data in enumerate(said)]
         if problem:
             raise DataError(problem)
-        for rank, (other, trouble) in enumerate(said):
+        for rank, (other, trouble) in enumerate(answers):
             if trouble:
                 raise DataError(f"worker {rank} cannot load its state: {trouble}")
-            if int(other) != step:
+            if other != step:
                 raise DataError(f"worker {rank} loads a state of step {other}, "
                                 f"worker {self.comm.rank} one of step {step}")
 
@@ -267,13 +305,14 @@ class Sync:
         parts = parts_of((name, by_name[name].shape) for name in order)
         if len(parts) != len(self.parts):
             raise ValueError("the order does not name every tensor once")
-        new = self._make(parts)
+        load = []
         if self._used:
             data = state.pack(self.state_dict(), parts)
-            check(lib.gw_sync_load_one(new, data.ctypes.data, data.nbytes,
-                                       self.comm.rank, self.comm.workers))
-        lib.gw_sync_free(self.pointer)
-        self._pointer, self.parts = new, parts
+            load = [(self.comm.rank, self.comm.workers, data)]
+        self._replace(parts, load)
+
+    def _forget(self) -> None:
+        self._pointer = None
 
     def close(self) -> None:
         if self._pointer is not None:
