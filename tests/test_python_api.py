@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The Python package without torch: what it believes of gradwire.h, Sync on numpy
-arrays over threads and over sockets, states, errors."""
+arrays over threads, states, errors."""
 import os
 import re
 import subprocess
 import sys
 import tempfile
-import threading
 
 from torch_crew import raises, skip_without
 
@@ -16,6 +15,7 @@ import numpy as np
 
 import gradwire
 from gradwire import _api
+from support_threads import averages, on_threads, values
 
 SOURCE = os.environ["GRADWIRE_SOURCE"]
 HEADER = os.path.join(SOURCE, "include", "gradwire.h")
@@ -113,104 +113,9 @@ def test_signatures():
 # ---- workers as threads --------------------------------------------------------
 
 
-def on_threads(workers, body, comms=None):
-    """body(comm) in each of several threads; their results."""
-    results, failures = [None] * workers, []
-    group = None if comms else gradwire.LocalGroup(workers)
-
-    def run(rank):
-        try:
-            with (comms(rank) if comms else group.join(rank)) as comm:
-                results[rank] = body(comm)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(r,)) for r in range(workers)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    if failures:
-        raise failures[0]
-    return results
-
-
-def values(rank, step, n):
-    return np.random.default_rng(100 * step + rank).standard_normal(n).astype(np.float32)
-
-
-def averages(comm):
-    sync = gradwire.Sync({"w": (20, 30), "b": np.zeros(30)}, "dense", comm)
-    assert sync.floats == 630 and sync.spec == "dense"
-    g = values(comm.rank, 0, 630)
-    assert sync.gradient(g)
-    mean = sum(values(r, 0, 630) for r in range(comm.workers)) / comm.workers
-    np.testing.assert_allclose(g, mean, rtol=1e-5, atol=1e-6)
-    stats = sync.stats()
-    assert stats["steps"] == 1 and (comm.workers == 1 or stats["bytes_sent"] > 0)
-    assert sync.keeps_equal and not sync.model_due
-    assert comm.allgather(b"x" * comm.rank) == [b"x" * r for r in range(comm.workers)]
-    comm.barrier()
-    return g.tobytes()
-
-
 def test_dense():
     for workers in (1, 2, 3, 5):
         assert len(set(on_threads(workers, averages))) == 1
-
-
-def free_port():
-    """One below those that the kernel gives away by itself."""
-    import random
-    import socket
-    while True:
-        port = random.randrange(20000, 32000)
-        try:
-            socket.create_server(("127.0.0.1", port)).close()
-            return port
-        except OSError:
-            continue
-
-
-def test_sockets():
-    """The same over TCP: workers that meet at an address."""
-    for workers in (1, 2, 4):
-        port = free_port()
-
-        def comms(rank):
-            return gradwire.rendezvous(rank, workers, f"127.0.0.1:{port}",
-                                       address="127.0.0.1")
-        assert len(set(on_threads(workers, averages, comms))) == 1
-
-
-def test_strangers():
-    """Who does not know the secret is turned away; the others connect all the same."""
-    import socket
-    said = [None, None]
-    both = threading.Barrier(2)
-
-    def comms(rank):
-        def exchange(mine):
-            said[rank] = mine
-            both.wait()
-            if rank == 1:
-                host, port = said[0]["addresses"][0]
-                for junk in (b"", b"GET / HTTP/1.0\r\n\r\n", b"x" * 24):
-                    with socket.create_connection((host, port)) as s:
-                        s.sendall(junk)
-            return list(said)
-        return gradwire.connect(rank, 2, exchange, address="127.0.0.1")
-
-    assert len(set(on_threads(2, averages, comms))) == 1
-
-
-def test_unreachable():
-    def exchange(mine):
-        return [dict(mine, addresses=[("127.0.0.1", 9)], host="there", secret=b"x" * 16), mine]
-
-    error = raises(gradwire.PeerError, "worker 0 on host there cannot be reached at "
-                   "127.0.0.1:9", lambda: gradwire.connect(1, 2, exchange, timeout=0.5))
-    assert "GRADWIRE_ADDRESS" in str(error)
 
 
 def learns(comm, spec, begin, end, x, sync):

@@ -9,6 +9,8 @@ from ._api import check, lib
 
 # Recipes that exchange models, after the optimizer's step.
 MODEL_RECIPES = frozenset({"local", "oneshot", "spa", "pqasgd"})
+# Those that keep what they do not send of a gradient.
+DELAYING_RECIPES = frozenset({"topk", "gtopk", "drop"})
 
 
 def check_spec(spec: str) -> str:
@@ -26,3 +28,12 @@ def needs_optimizer(spec: str) -> bool:
     name = re.split("[:+,]", canonical, maxsplit=1)[0]
     resync = re.search(r"resync=(\d+)", canonical)
     return name in MODEL_RECIPES or (resync is not None and int(resync.group(1)) > 0)
+
+
+def delays(canonical: str) -> bool:
+    """Whether entries of a gradient may be sent many steps after they arose, and the spec
+    has no momentum of its own that knows of it."""
+    first = canonical.split("+")[0]
+    name, _, settings = first.partition(":")
+    everything = {"density=1", "rate=0", "residual=off"} & set(settings.split(","))
+    return name in DELAYING_RECIPES and not everything and "+momentum:" not in canonical

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """attach(): DistributedDataParallel with gradwire's exchange.
 
-    autograd thread          thread of the handle              library's own threads
+    autograd thread          thread of the comm                library's own threads
     bucket ready -> hook ->  dense: parts are handed on   ->   exchange beside backward
     last bucket  -> hook ->  the whole vector is exchanged
     end of backward waits,
@@ -12,7 +12,9 @@ belongs to parameters and stays with them.
 """
 from __future__ import annotations
 
+import hashlib
 import types
+import warnings
 import weakref
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
@@ -21,14 +23,11 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from .comm import Comm
+from .agreement import Agreement
 from .connect import connect
-from .errors import GradwireError
 from .exchange import Exchange
-from .spec import check_spec, needs_optimizer
+from .spec import check_spec, delays, needs_optimizer
 from .sync import Sync
-
-_MARK = "_gradwire_switch"
 
 
 class Handle:
@@ -79,28 +78,31 @@ class Handle:
 
     def state_dict(self) -> Dict[str, Any]:
         """Everything this worker remembers, by the names of the parameters. Every worker
-        saves its own."""
-        saved = self._open().state_dict()
-        return {key: _to_torch(value) for key, value in saved.items()} | {
-            "order": [part.name for part in self._sync.parts]}
+        saves its own, between steps: after one that ended in the middle it raises."""
+        sync = self._open()
+        self._exchange.note_half_steps()
+        return {key: _to_torch(value) for key, value in sync.state_dict().items()} | {
+            "order": [part.name for part in sync.parts]}
 
     def load_state_dict(self, states: Union[Mapping[str, Any],
                                             Sequence[Mapping[str, Any]]]) -> None:
         """Goes on where workers stopped. Each worker gives one state, every worker
         another's; or all give the list of all, which may have been saved by another
-        number of workers. All workers call it together."""
+        number of workers. All workers call it together, and it fails on all."""
         sync = self._open()
-        first = states if isinstance(states, Mapping) else next(iter(states), {})
-        order = list(first.get("order", ()))
-        names = {part.name for part in sync.parts}
-        # The same order gives the same bits. A model that is not the saved one is for
-        # the sync to complain of, on all workers.
-        same = bytes([set(order) == names and len(order) == len(names)])
-        if b"\0" not in sync.comm.allgather(same):
+        plain: Any = None
+        order: List[str] = []
+        try:
+            plain = _to_numpy(states) if isinstance(states, Mapping) else [
+                _to_numpy(s) for s in states]
+            order = _order_of(plain if isinstance(plain, Mapping) else plain[0], sync)
+        except Exception:  # the sync complains of it, on all workers
+            pass
+        # The same order gives the same bits.
+        digest = hashlib.sha256("\n".join(order).encode()).digest() if order else b""
+        if set(sync.comm.allgather(digest, limit=32)) == {digest} and digest:
             self._exchange.pin(order)
-        plain = _to_numpy(states) if isinstance(states, Mapping) else [
-            _to_numpy(s) for s in states]
-        sync.load_state_dict(plain)
+        sync.load_state_dict(states if plain is None else plain)
 
     def detach(self) -> None:
         """Back to plain DDP and to the optimizer's own step. What was not sent yet is
@@ -110,7 +112,8 @@ class Handle:
         self._closed = True
         model = self._model()
         if model is not None:
-            getattr(model, _MARK).handle = None
+            _switches[model].handle = None
+            _allow_join(model)
         if self._optimizer is not None:
             self._optimizer.undo()
         self._exchange.close()
@@ -118,11 +121,19 @@ class Handle:
 
 
 class _Switch:
-    """DDP takes one hook for good; this is its state, and says what it does now."""
+    """DDP takes one hook for good; this is its state, and says what it does now. A copy
+    of the model has a hook of its own to take, so a copy of this does nothing."""
 
-    def __init__(self, group: Any):
+    def __init__(self, group: Any = None):
         self.group = group
         self.handle: Optional[Handle] = None
+
+    def __reduce__(self) -> Any:
+        return _Switch, ()
+
+
+# Not in the model itself: its copies are not attached.
+_switches: "weakref.WeakKeyDictionary[Any, _Switch]" = weakref.WeakKeyDictionary()
 
 
 # DDP reads annotations of hooks and does not understand postponed ones: none here.
@@ -131,6 +142,25 @@ def _hook(switch, bucket):  # type: ignore[no-untyped-def]
         return switch.handle._exchange.bucket(bucket)
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
     return allreduce_hook(switch.group, bucket)
+
+
+def _refuse_join(model: DistributedDataParallel) -> None:
+    """Makes model.join() fail at once: it lets a worker that has no more data take part
+    in DDP's own exchange, and gradwire's is another. A bound method is copied, and
+    saved, as the copy's own."""
+    def join_hook(self: Any, **options: Any) -> Any:
+        switch = _switches.get(self)
+        if switch is not None and switch.handle is not None:
+            raise RuntimeError("model.join() does not go with gradwire, which needs every "
+                               "worker in every step: give all workers as many batches, "
+                               "or detach() first")
+        return type(self).join_hook(self, **options)
+
+    model.join_hook = types.MethodType(join_hook, model)  # type: ignore[method-assign]
+
+
+def _allow_join(model: DistributedDataParallel) -> None:
+    model.__dict__.pop("join_hook", None)
 
 
 class _Optimizer:
@@ -187,32 +217,53 @@ def attach(model: DistributedDataParallel, spec: str,
     """
     _check_model(model)
     group = model.process_group
-    check = _Agreement(group)
-    sync = comm = None
-    with check:
+    agreement = Agreement(group, _device(model))
+    with agreement:
         canonical = check_spec(spec)
         _check_use(model, canonical, optimizer, nonfinite)
-    check.raise_on_all()
+    agreement.raise_on_all()
+    comm = connect(agreement.rank, agreement.workers, agreement.exchange, timeout=timeout,
+                   address=address)
     try:
-        comm = connect(check.rank, check.workers, check.exchange, timeout=timeout,
-                       address=address)
-        if link is not None:
-            comm.link(link)
         names = _parameters(model)
+        with agreement.telling(comm):
+            if link is not None:
+                comm.link(link)
         sync = Sync([(name, tuple(p.shape)) for name, p in names.items()], spec, comm,
                     nonfinite=nonfinite, seed=seed)
-        exchange = Exchange(sync, names)
-        _register_hook(model, group)
+        with agreement.telling(comm):
+            _register_hook(model, group)
+            exchange = Exchange(sync, names)
         if needs_optimizer(spec):
             exchange.start()
+        comm.barrier()
     except BaseException:
-        if comm is not None:
-            comm.close()
+        comm.close()
         raise
+    if comm.rank == 0:
+        _warn_of_momentum(canonical, spec, optimizer)
     wrapped = None if optimizer is None else _Optimizer(optimizer, exchange)
     handle = Handle(model, sync, exchange, wrapped)
-    getattr(model, _MARK).handle = handle
+    _switches[model].handle = handle
+    _refuse_join(model)
     return handle
+
+
+def _warn_of_momentum(canonical: str, spec: str,
+                      optimizer: Optional[torch.optim.Optimizer]) -> None:
+    """Sparse methods send entries late, which acts like momentum; more on top of it
+    spoils them."""
+    groups = [] if optimizer is None or not delays(canonical) else optimizer.param_groups
+    momentum = max((float(g.get("momentum", 0)) for g in groups), default=0.0)
+    if momentum != 0:
+        what, instead = f"momentum {momentum:g}", "momentum 0"
+        also = f", or '{spec}+momentum:{momentum:g}' and none in the optimizer"
+    elif any("betas" in g for g in groups):
+        what, instead, also = type(optimizer).__name__, "SGD without momentum", ""
+    else:
+        return
+    warnings.warn(f"{what} on top of {spec} overshoots; try {instead} with a larger "
+                  f"lr{also}", stacklevel=4)
 
 
 def _check_model(model: Any) -> None:
@@ -222,7 +273,7 @@ def _check_model(model: Any) -> None:
     if not dist.is_initialized():
         raise RuntimeError("there is no process group: call "
                            "torch.distributed.init_process_group() first")
-    switch = getattr(model, _MARK, None)
+    switch = _switches.get(model)
     if switch is not None and switch.handle is not None:
         raise RuntimeError("gradwire is attached to this model already: call detach() "
                            "of the handle first")
@@ -261,7 +312,7 @@ def _parameters(model: DistributedDataParallel) -> Dict[str, torch.nn.Parameter]
 
 def _register_hook(model: DistributedDataParallel, group: Any) -> None:
     """Registers the hook, once in the life of the model."""
-    if hasattr(model, _MARK):
+    if model in _switches:
         return
     switch = _Switch(group)
     try:
@@ -269,40 +320,20 @@ def _register_hook(model: DistributedDataParallel, group: Any) -> None:
     except RuntimeError as error:
         raise RuntimeError("this model has another communication hook, and DDP takes "
                            f"one only: attach gradwire instead of it ({error})") from None
-    setattr(model, _MARK, switch)
+    _switches[model] = switch
 
 
-class _Agreement:
-    """Trouble that one worker has is raised on all: nobody waits for it in vain."""
-
-    def __init__(self, group: Any):
-        self.group = group
-        self.rank = dist.get_rank(group)
-        self.workers = dist.get_world_size(group)
-        self.trouble: Optional[BaseException] = None
-
-    def __enter__(self) -> _Agreement:
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
-        self.trouble = error if isinstance(error, Exception) else None
-        return self.trouble is not None
-
-    def exchange(self, mine: Any) -> List[Any]:
-        everybody: List[Any] = [None] * self.workers
-        dist.all_gather_object(everybody, mine, group=self.group)
-        return everybody
-
-    def raise_on_all(self) -> None:
-        said = self.exchange(str(self.trouble) if self.trouble is not None else None)
-        if self.trouble is not None:
-            raise self.trouble
-        for rank, text in enumerate(said):
-            if text is not None:
-                raise GradwireError(f"worker {rank} cannot attach: {text}")
+def _device(model: DistributedDataParallel) -> Any:
+    return next((p.device for p in model.parameters()), torch.device("cpu"))
 
 
 # ---- states --------------------------------------------------------------------
+
+
+def _order_of(state: Mapping[str, Any], sync: Sync) -> List[str]:
+    """The order of the tensors in a saved state; [] if it is not one of this model's."""
+    order = list(state["order"])
+    return order if sorted(order) == sorted(part.name for part in sync.parts) else []
 
 
 def _to_torch(value: Any) -> Any:
