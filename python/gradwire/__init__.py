@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from ._api import isa, recipes, version
 from .comm import Comm, LocalGroup
 from .connect import connect, rendezvous
-from .errors import (DataError, GradwireError, MismatchError, NonFiniteError,
-                     PeerError, SpecError)
+from .errors import (DataError, DifferError, GradwireError, MismatchError,
+                     NonFiniteError, PeerError, SpecError)
 from .spec import check_spec, needs_optimizer
 from .sync import Sync
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 __version__ = version()
 
 __all__ = [
-    "Comm", "DataError", "GradwireError", "Handle", "LocalGroup", "MismatchError",
-    "NonFiniteError", "PeerError", "SpecError", "Sync", "attach", "check_spec",
+    "Comm", "DataError", "DifferError", "GradwireError", "Handle", "LocalGroup",
+    "MismatchError", "NonFiniteError", "PeerError", "SpecError", "Sync", "attach", "check_spec",
     "connect", "isa", "needs_optimizer", "recipes", "rendezvous", "version",
 ]
 

@@ -17,7 +17,7 @@ from ._library import load
 OK, PENDING, SKIPPED = 0, 1, 2
 ERR_ARG, ERR_NOMEM, ERR_SPACE, ERR_DATA, ERR_SPEC = -1, -2, -3, -4, -5
 ERR_PEER, ERR_TIMEOUT, ERR_SYSTEM, ERR_NUMBER, ERR_MISMATCH = -6, -7, -8, -9, -10
-ERR_ABSENT, ERR_STOPPED = -11, -12
+ERR_ABSENT, ERR_STOPPED, ERR_DIFFER = -11, -12, -13
 SPAWN_PROCESSES, SPAWN_THREADS = 0, 1
 NONFINITE_STOP, NONFINITE_SKIP, NONFINITE_IGNORE, NONFINITE_END = 0, 1, 2, 3
 
@@ -141,7 +141,7 @@ _CLASSES = {
     ERR_ARG: errors.ArgumentError, ERR_DATA: errors.DataError,
     ERR_SPEC: errors.SpecError, ERR_PEER: errors.PeerError,
     ERR_TIMEOUT: errors.PeerError, ERR_NUMBER: errors.NonFiniteError,
-    ERR_MISMATCH: errors.MismatchError}
+    ERR_MISMATCH: errors.MismatchError, ERR_DIFFER: errors.DifferError}
 
 
 def check(status: int) -> int:

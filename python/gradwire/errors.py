@@ -30,8 +30,12 @@ class MismatchError(GradwireError):
     """The workers were started with different settings."""
 
 
+class DifferError(GradwireError):
+    """Models that should be equal are not; the message has the step and the workers."""
+
+
 class NonFiniteError(GradwireError):
-    """A gradient holds NaN or infinity; the message has worker, step and tensor."""
+    """A gradient or a model holds NaN or infinity; the message has worker, step and tensor."""
 
 
 class DataError(GradwireError, ValueError):
