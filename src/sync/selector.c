@@ -91,7 +91,7 @@ static void mask(gw_sync *s, const gwi_list *list)
 
 size_t gwi_selector_wanted(const gw_sync *s)
 {
-    return entries_for(s->now.density, s->layout->floats - s->small.count);
+    return entries_for(s->now.density, gwi_rest(s));
 }
 
 static void select_largest(gwi_selector *sel, const gw_sync *s, float *r,
@@ -107,7 +107,7 @@ static void select_largest(gwi_selector *sel, const gw_sync *s, float *r,
 static gwi_threshold threshold_of_rest(gwi_selector *sel, const gw_sync *s, double rate,
                                        const float *r, const float *g)
 {
-    size_t n = s->layout->floats - s->small.count, tensor = 0, before = 0;
+    size_t n = gwi_rest(s), tensor = 0, before = 0;
     size_t samples = n < GWI_SAMPLES_MAX ? n : GWI_SAMPLES_MAX, taken = 0;
 
     for (size_t at = 0; taken < samples; at += n / samples) {
@@ -153,8 +153,8 @@ static gwi_threshold threshold_of(gwi_selector *sel, const gw_sync *s, scope c,
                                  sel->scratch);
 }
 
-/* Appends what a threshold lets go of the floats [begin, begin + n). Returns whether
- * there was room for all. */
+/* Appends what a threshold lets go of these floats. Returns whether there was room for
+ * all. */
 static bool append(gwi_selector *sel, gwi_threshold threshold, float *r, const float *g,
                    scope c)
 {
