@@ -38,7 +38,7 @@ struct gw_comm {
     char reason[512]; /* of that failure */
     atomic_bool interrupted;
     gw_traffic traffic;
-    bool in_memory; /* messages never leave the memory of this machine */
+    bool in_memory;  /* messages never leave the memory of this machine */
     size_t head_len; /* bytes the transport puts before each message, counted too */
     gwi_op *active;
     gwi_op **active_end;

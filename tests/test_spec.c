@@ -93,6 +93,8 @@ static void test_refused(void **state)
         {"topk:1+1bit", "'topk:0.01+1bit'", "leave something out"},
         {"drop:0+2bit", "'topk:0.01+2bit'", "leave something out"},
         {"local:4+topk:0.1+momentum:0.9", "'momentum'", "of gradients"},
+        {"topk:1+momentum:0.9", "'momentum'", "no effect"},
+        {"drop:0+momentum:0.9", "'momentum'", "no effect"},
         {"topk:0.1,residual=off+momentum:0.9", "'momentum'", "residual=on"},
         {"qsgd:2,residual=on", "bits=2", "residual=off"},
         {"topk:0.1+q:4,norm=l2", "bits=4", "norm=l2"},

@@ -347,6 +347,11 @@ static gw_status check_needs(const gwi_spec *spec, const gwi_stage *stage)
         return gw_fail(GW_ERR_SPEC,
                        "'%s' fits behind topk, gtopk or drop of gradients, residual=on",
                        stage->name);
+    if (stage->role == GWI_ROLE_MOMENTUM && !chooses && spec->opt.momentum > 0)
+        return gw_fail(GW_ERR_SPEC,
+                       "'%s' has no effect where everything is sent; leave it out and "
+                       "give the optimizer its momentum",
+                       stage->name);
     if (stage->role == GWI_ROLE_CHECK && !ever_equal(spec))
         return gw_fail(GW_ERR_SPEC,
                        "'%s' does not fit '%s', whose workers' models differ",
