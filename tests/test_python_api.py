@@ -126,6 +126,26 @@ def learns(comm, spec, begin, end, x, sync):
         sync.model(x)
 
 
+def test_allgather_is_bounded():
+    """A worker that announces more than is due is named, and nothing is made ready for
+    what it has announced; on itself, too."""
+    def body(comm):
+        if comm.rank == 2:
+            comm._allgather((4 << 30).to_bytes(8, "little"), 8)
+            return
+        raises(gradwire.DataError, "worker 2 announces 4294967296 bytes where at most 100 "
+               "are due", lambda: comm.allgather(b"x", limit=100))
+
+    def too_long(comm):
+        mine = b"x" * (101 if comm.rank == 1 else 100)
+        raises(gradwire.DataError, "worker 1 announces 101 bytes",
+               lambda: comm.allgather(mine, limit=100))
+        assert comm.allgather(mine[:50], limit=50) == [b"x" * 50] * 3  # all is well
+
+    on_threads(3, body)
+    on_threads(3, too_long)
+
+
 def test_model_recipes():
     def body(comm):
         sync = gradwire.Sync(50, "local:3+topk:0.2", comm)

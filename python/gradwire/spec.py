@@ -6,6 +6,7 @@ import ctypes
 import re
 
 from ._api import check, lib
+from .errors import SpecError
 
 # Recipes that exchange models, after the optimizer's step.
 MODEL_RECIPES = frozenset({"local", "oneshot", "spa", "pqasgd"})
@@ -20,6 +21,14 @@ def check_spec(spec: str) -> str:
     canonical = ctypes.create_string_buffer(256)
     check(lib.gw_spec_check(spec.encode(), canonical, len(canonical)))
     return canonical.value.decode()
+
+
+def is_spec(spec: str) -> bool:
+    try:
+        check_spec(spec)
+    except SpecError:
+        return False
+    return True
 
 
 def needs_optimizer(spec: str) -> bool:

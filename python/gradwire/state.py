@@ -95,9 +95,9 @@ def trouble(error: Exception) -> str:
         f"{error}".split())
 
 
-# What workers tell each other before all of them load: i64 step, then what is wrong with
+# What workers tell each other before all of them load: u64 step, then what is wrong with
 # the own state in at most 400 bytes of UTF-8, or nothing.
-_STEP = struct.Struct("<q")
+_STEP = struct.Struct("<Q")
 ANSWER_MAX = _STEP.size + 400
 
 

@@ -242,7 +242,7 @@ class Sync:
         yet is handed out anew. All workers call it together, and it fails on all: they
         remember then what they did before."""
         load: List[Tuple[int, int, np.ndarray]] = []
-        problem, step = "", -1
+        problem, step = "", 0
         try:
             load = self._packed(states)
             step = state.step_of(load[0][2])

@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .agreement import Agreement
 from .connect import connect
 from .exchange import Exchange
-from .spec import check_spec, delays, needs_optimizer
+from .spec import check_spec, delays, is_spec, needs_optimizer
 from .sync import Sync
 
 
@@ -257,7 +257,8 @@ def _warn_of_momentum(canonical: str, spec: str,
     momentum = max((float(g.get("momentum", 0)) for g in groups), default=0.0)
     if momentum != 0:
         what, instead = f"momentum {momentum:g}", "momentum 0"
-        also = f", or '{spec}+momentum:{momentum:g}' and none in the optimizer"
+        before = f"{spec}+momentum:{momentum:g}"
+        also = f", or '{before}' and none in the optimizer" if is_spec(before) else ""
     elif any("betas" in g for g in groups):
         what, instead, also = type(optimizer).__name__, "SGD without momentum", ""
     else:
