@@ -126,9 +126,12 @@ def test_refusals(tmp):
     expect_error(2, ["--nope"], ranks(2, *base, "--nope"), "a wrong flag")
     for flag, a, b in (("--batch", "8", "16"), ("--model", "fnn3", "softmax"),
                        ("--sync", "dense", "topk:0.1"), ("--lr", "0.1", "0.2"),
-                       ("--collectives", "ours", "native")):
+                       ("--threads", "1", "2"), ("--collectives", "ours", "native")):
         expect_error(1, ["worker 1 on host", "worker 0", flag, b.split(":")[0]],
                      differing([*base, flag, a], [*base, flag, b]), f"two {flag}")
+    for flag in ("--trace", "--record-gradient"):
+        expect_error(1, ["worker 1 on host", f"{flag} FILE", f"{flag} none"],
+                     differing(base, [*base, flag, f"{tmp}/file"]), f"{flag} on one rank")
     expect_error(2, ["worker 1 on host", "--nope"], differing(base, [*base, "--nope"]),
                  "a wrong flag on one rank")
     check(not os.path.exists(f"{tmp}/refused/summary.json"), "a refused run left a summary")
