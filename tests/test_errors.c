@@ -22,8 +22,7 @@ static void test_text_is_kept(void **state)
     static const char *const texts[] = {
         "",
         "plain text, ~ and all: 100 % of it",
-        "Gr\xc3\xb6\xc3\x9f"
-        "e \xc2\xa0", /* two bytes each, the least is U+00A0 */
+        "Gr\xc3\xb6\xc3\x9fte \xc2\xa0", /* two bytes each, the least is U+00A0 */
         "\xe0\xa0\x80 \xe2\x82\xac \xed\x9f\xbf \xee\x80\x80", /* three */
         "\xf0\x90\x80\x80 \xf0\x9f\x98\x80 \xf4\x8f\xbf\xbf",  /* four */
     };
