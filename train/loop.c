@@ -369,17 +369,15 @@ static gw_status finish(worker *w)
     return GW_OK;
 }
 
-typedef struct export
-{
+typedef struct weights_export {
     worker *w;
     float *stats; /* the average of the workers' */
     size_t n;
-}
-export;
+} weights_export;
 
 static gw_status write_weights(void *arg)
 {
-    const export *e = arg;
+    const weights_export *e = arg;
     size_t count;
     const gw_tensor *tensors = gwt_model_tensors(e->w->model, &count);
 
@@ -390,7 +388,7 @@ static gw_status write_weights(void *arg)
 /* Writes the weights for --export, with the average of the workers' statistics. */
 static gw_status export_weights(worker *w)
 {
-    export e = {.w = w};
+    weights_export e = {.w = w};
     gw_status st;
 
     if (w->job->config.export_to == NULL)
