@@ -80,7 +80,7 @@ def test_ways(tmp):
     # Every message takes longer than the time limit, and the last worker waits for one
     # that waits for the first.
     slow = ["train", "--model", "softmax", *DATA, "--steps", "1", "--json", "--quiet",
-            "--timeout", "1", "--link", "200kbit", "--out", f"{tmp}/slow"]
+            "--timeout", "1", "--link", "200kbit", "--out", f"{tmp}/slow-link"]
     summary_of(run(ranks(4, *slow)), "over a slow link")
     native = summary_of(run(ranks(3, *flags, "--out", f"{tmp}/native", "--collectives",
                                   "native")), "native")
