@@ -7,7 +7,8 @@
 #   test_*.sh, .py    run the command; GRADWIRE, GRADWIRE_SOURCE and GRADWIRE_BUILD
 #                     are set, exit status 77 means "skipped"
 #   support*.c        helpers linked into every cmocka executable
-#   *_driver.c        used by scripts; twin_driver.c is built here, with the trainer
+#   *_driver.c        used by scripts, like capture_*.c; twin_driver.c is built here, with
+#                     the trainer
 #
 # Labels, for choosing what to run: lib, train, script, python, example, install, mpi,
 # page for what needs a browser, and slow for every name that contains "_slow":

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""encoding.py - which entries a sender selects and what it writes for them, from "What a
+sender writes" of docs/format.md."""
+import numpy as np
+
+from headed import BF16, CENTRES, F32, LEVELS
+
+MASK = 2**64 - 1
+GOLDEN = 0x9E3779B97F4A7C15
+
+
+def f32_bytes(values):
+    return np.asarray(values, "<f4").tobytes()
+
+
+def magnitudes(v):
+    """Bits without the sign, which order as magnitudes do."""
+    return v.view(np.uint32) & np.uint32(0x7FFFFFFF)
+
+
+def largest(v, k):
+    """The positions of the k entries of the largest magnitude, ascending; no zeros."""
+    keys = magnitudes(v).astype(np.int64)
+    order = np.argsort(-keys, kind="stable")[:k]
+    return np.sort(order[keys[order] > 0])
+
+
+def count_for(density, n):
+    return min(n, max(1, int(density * float(n))))
+
+
+def lane_sum(values):
+    """A sum in f64 by 16 lanes."""
+    padded = np.zeros(-(-max(len(values), 1) // 16) * 16)
+    padded[:len(values)] = values
+    lanes = np.add.accumulate(padded.reshape(-1, 16), axis=0)[-1]
+    while len(lanes) > 1:
+        lanes = lanes[:len(lanes) // 2] + lanes[len(lanes) // 2:]
+    return lanes[0]
+
+
+# ---- random bits ----------------------------------------------------------------
+
+def mix(x):
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    x = (x ^ x >> 27) * 0x94D049BB133111EB & MASK
+    return x ^ x >> 31
+
+
+def draw(key, i):
+    return mix((mix((key + i * GOLDEN) & MASK) + key) & MASK)
+
+
+def key_of(seed, step, worker):
+    return draw(draw(draw(GOLDEN, seed & MASK), step), worker)
+
+
+def random24(key, bucket, count):
+    bits = draw(key, bucket)
+    x = np.arange(count, dtype=np.uint32) * np.uint32(0x9E3779B9) + np.uint32(bits & 0xFFFFFFFF)
+    x = (x ^ x >> np.uint32(16)) * np.uint32(0x7FEB352D)
+    x = ((x ^ x >> np.uint32(15)) + np.uint32(bits >> 32)) * np.uint32(0x846CA68B)
+    return x >> np.uint32(8)
+
+
+# ---- values ---------------------------------------------------------------------
+
+def norm_of(v, kind):
+    norm = v.view(np.float32)
+    if kind == "max":
+        norm = magnitudes(v).max().view(np.float32) if len(v) else np.float32(0)
+    else:
+        norm = np.float32(np.sqrt(lane_sum(v.astype(np.float64)**2)))
+    limit = np.float32(float.fromhex("0x1.ffffp127"))
+    if not norm <= limit:
+        return limit
+    return np.float32(0) if norm < np.float32(2.0**-96) else norm
+
+
+def levels_of(v, norm, bits, key, bucket):
+    top = np.float32(2**(bits - 1) - 1)
+    cap = top * np.float32(2.0**24)
+    scale = cap / norm if norm > 0 else np.float32(0)
+    a = np.minimum(np.abs(v) * scale, cap).astype(np.uint64)
+    level = (a + random24(key, bucket, len(v)).astype(np.uint64) >> np.uint64(24)).astype(np.int64)
+    return np.where(np.signbit(v), -level, level)
+
+
+def pack(codes, bits):
+    codes = np.asarray(codes, np.int64)
+    flat = (codes[:, None] >> np.arange(bits) & 1).astype(np.uint8).reshape(-1)
+    return np.packbits(flat, bitorder="little").tobytes()
+
+
+def encode_levels(v, bits, bucket, norm, key, first):
+    norms, levels = [], []
+    for b in range(-(-len(v) // bucket)):
+        part = v[b * bucket:(b + 1) * bucket]
+        norms.append(norm_of(part, norm))
+        levels.append(levels_of(part, norms[-1], bits, key, first + b))
+    levels = np.concatenate(levels) if levels else np.zeros(0, np.int64)
+    return np.uint32(bucket).tobytes() + f32_bytes(norms) + pack(levels, bits)
+
+
+def encode_bf16(v):
+    b = v.view(np.uint32)
+    return (b + np.uint32(0x7FFF) + (b >> np.uint32(16) & np.uint32(1)) >> np.uint32(16)).astype(
+        "<u2").tobytes()
+
+
+def mean_of(magnitude, fallback):
+    """In f64, in the order of the values."""
+    if not len(magnitude):
+        return fallback
+    return np.float32(np.cumsum(magnitude.astype(np.float64))[-1] / float(len(magnitude)))
+
+
+def encode_centres(v, bits, centre):
+    size = np.abs(v)
+    low, high = (size.min(), size.max()) if len(v) else (np.float32(0), np.float32(0))
+    width = np.float32(0.5) * (high - low)
+    upper = size - low >= width if bits == 2 else np.zeros(len(v), bool)
+    centres = [low, low + width][:bits]
+    if centre == "mean":
+        centres = [mean_of(size[upper == b], c) for b, c in enumerate(centres)]
+    return np.uint32(bits).tobytes() + f32_bytes(centres) + pack(np.signbit(v) + 2 * upper, bits)
+
+
+def encode_columns(v, columns):
+    present = np.unique(columns)
+    centres = [mean_of(np.abs(v[columns == c]), None) for c in present]
+    return np.uint32(len(present)).tobytes() + f32_bytes(centres) + pack(np.signbit(v), 1)
+
+
+def encode(v, spec, key, first=0, columns=None):
+    """Group, scales and values of a message about the values v. columns has the number of
+    the column of each value."""
+    if spec.coding == F32:
+        return f32_bytes(v)
+    if spec.coding == BF16:
+        return encode_bf16(v)
+    if spec.coding == LEVELS:
+        return encode_levels(v, spec.bits, spec.bucket, spec.norm, key, first)
+    assert spec.coding == CENTRES
+    if spec.centre == "column":
+        return encode_columns(v, columns)
+    return encode_centres(v, spec.bits, spec.centre)

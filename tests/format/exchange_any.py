@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""exchange_any.py - the exchange that a spec asks for, small tensors apart."""
+import numpy as np
+
+from collectives_read import allreduce
+from exchange_tree_read import lists_along_a_tree
+from exchanges import by_buckets, lists_gathered, means, whole_vectors
+
+WAYS = {"sum": by_buckets, "lists": lists_gathered, "tree": lists_along_a_tree,
+        "coded": whole_vectors, "means": means}
+
+
+def closed_up(crew, vectors, notes):
+    """Whole vectors are coded without the small tensors, and residuals likewise."""
+    rest, whole = crew.rest, crew.layout.n
+
+    def apart(v):
+        v, together = np.zeros(whole, np.float32), v
+        v[rest] = together
+        return v
+
+    crew.n, crew.places = len(rest), rest
+    if crew.residual:
+        crew.residual = [r[rest] for r in crew.residual]
+    results, note = whole_vectors(crew, [v[rest] for v in vectors], notes)
+    if crew.residual:
+        crew.residual = [apart(r) for r in crew.residual]
+    crew.n, crew.places = whole, np.arange(whole)
+    return [apart(v) for v in results] if results else None, note
+
+
+def exchange(crew, vectors, notes):
+    """The result of each worker, and the note of all."""
+    way = closed_up if crew.spec.exchange == "coded" else WAYS[crew.spec.exchange]
+    small = [v[crew.small] for v in vectors]
+    vectors = [v.copy() for v in vectors]
+    for v in vectors:
+        v[crew.small] = 0
+    results, note = way(crew, vectors, notes)
+    if note or not len(crew.small):
+        return results, note
+    result, found = allreduce(crew.mail, small, [0] * crew.workers if crew.looks else None,
+                              crew.workers)
+    bad = np.flatnonzero(~np.isfinite(result)) if crew.looks else ()
+    if found or len(bad):
+        return None, crew.note(crew.workers, crew.small[bad[0]])
+    whole = results[0].copy()
+    whole[crew.small] = result
+    return [whole] * crew.workers, 0

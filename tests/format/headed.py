@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headed.py - messages with a header, as docs/format.md has them."""
+import numpy as np
+
+from bytes_and_checks import Bits, Parts, Unexplained, crc32c, require
+
+DENSE, SPARSE, NOTE = 1, 2, 3
+F32, BF16, LEVELS, CENTRES = 0, 1, 2, 3
+BITS = {F32: (0, 0), BF16: (0, 0), LEVELS: (2, 8), CENTRES: (1, 2)}
+HEADER = 20
+
+
+class Message:
+    """A message that was opened: every byte of it belongs to one of these."""
+
+    kind = coding = bits = step = n = k = group = 0
+    note = None       # worker and tensor
+    coded = b""       # scales and values as they lie there
+    codes = ()        # levels or codes
+    scales = ()
+    values = None     # f32; None for centres of columns, if the layout is not known
+    positions = None  # of sparse ones
+
+
+def open_message(data, columns=None):
+    """What the bytes say. columns has a number for each entry of the vector, the same for
+    those of one column, if there is one centre per column."""
+    parts, m = Parts(data), Message()
+    magic, m.kind, m.coding, m.bits, m.step, m.n, m.k, check = parts.numbers("4B4I")
+    require(magic == 0xD2, f"the first byte is {magic:#x}")
+    require(check == crc32c(data[:16], data[HEADER:]), "the check does not fit")
+    check_form(m)
+    if m.kind == NOTE:
+        m.note = parts.numbers("2I")
+    else:
+        read_values(m, parts)
+    if m.kind == SPARSE:
+        m.positions = read_positions(parts.rest(), m.n, m.k)
+    parts.end()
+    if m.coding == CENTRES:
+        m.values = values_of_centres(m, columns)
+    return m
+
+
+def check_form(m):
+    require(m.kind in (DENSE, SPARSE, NOTE), f"kind {m.kind}")
+    require(m.coding in BITS, f"coding {m.coding}")
+    low, high = BITS[m.coding]
+    require(low <= m.bits <= high, f"{m.bits} bits")
+    if m.kind == DENSE:
+        require(m.k == m.n, "dense with k other than n")
+    elif m.kind == SPARSE:
+        require(m.k <= m.n, "sparse with k above n")
+    else:
+        require(m.k == 0 and m.coding == F32, "a note with values")
+
+
+def read_values(m, parts):
+    begin = parts.at
+    if m.coding == F32:
+        m.values = parts.floats(m.k)
+    elif m.coding == BF16:
+        halves = np.frombuffer(parts.take(2 * m.k), "<u2")
+        m.values = (halves.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    else:
+        read_coded(m, parts)
+    m.coded = parts.data[begin:parts.at]
+
+
+def read_coded(m, parts):
+    m.group, = parts.numbers("I")
+    if m.coding == LEVELS:
+        require(m.group % 8 == 0 and 8 <= m.group <= 2**30, f"buckets of {m.group}")
+        count = -(-m.k // m.group)
+    else:
+        least, most = (2, 2) if m.bits == 2 else (min(m.k, 1), max(m.k, 1))
+        require(least <= m.group <= most, f"{m.group} centres")
+        count = m.group
+    m.scales = parts.floats(count)
+    m.codes = read_codes(parts.take((m.k * m.bits + 7) // 8), m.k, m.bits)
+    if m.coding == LEVELS:
+        require(all(m.scales.view(np.uint32) < 0x7F800000), "a norm is negative or not finite")
+        m.values = values_of_levels(m)
+
+
+def read_codes(data, k, bits):
+    """k numbers of so many bits."""
+    flat = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
+    require(not flat[k * bits:].any(), "bits after the last value are not 0")
+    weights = 1 << np.arange(bits, dtype=np.int64)
+    return flat[:k * bits].reshape(k, bits) @ weights
+
+
+def values_of_levels(m):
+    top = 2**(m.bits - 1) - 1
+    levels = np.where(m.codes > top, m.codes - 2**m.bits, m.codes)
+    units = m.scales / np.float32(top)
+    return np.repeat(units, m.group)[:m.k] * levels.astype(np.float32)
+
+
+def values_of_centres(m, columns):
+    if m.k == 0:
+        return np.zeros(0, np.float32)
+    if m.bits == 1 and columns is not None:
+        here = columns[m.positions]
+        present = np.unique(here)
+        require(len(present) == m.group, f"{m.group} centres for {len(present)} columns")
+        which = np.searchsorted(present, here)
+    elif m.group != m.bits:
+        return None
+    else:
+        which = m.codes >> 1
+    flips = (m.codes & 1).astype(np.uint32) << np.uint32(31)
+    return (m.scales[which].view(np.uint32) ^ flips).view(np.float32)
+
+
+def read_positions(data, n, k):
+    bits, positions, following = Bits(data), [], 0
+    while len(positions) < k:
+        for gap in read_gaps(bits, min(128, k - len(positions))):
+            positions.append(following + gap)
+            following = positions[-1] + 1
+    bits.end()
+    require(following <= n, f"a position is not below n = {n}")
+    return np.array(positions, np.int64)
+
+
+def read_gaps(bits, count):
+    r, flag = bits.take(5), bits.take(1)
+    gaps = [bits.take(r) for _ in range(count)]
+    for i in range(count):
+        gaps[i] += bits.unary() << r
+    last = -1
+    for _ in range(bits.take(7) + 1 if flag else 0):
+        place, width = bits.take(7), bits.take(5) + 1
+        require(last < place < count, "places of long gaps do not ascend")
+        gaps[place] += bits.take(width)
+        last = place
+    return gaps
+
+
+def longest(kind, coding, bits, group, n, k, centres=0):
+    """The longest message that gradwire's encoder writes."""
+    scales = {LEVELS: -(-k // group) if group else 0, CENTRES: centres}.get(coding, 0)
+    length = HEADER + (4 + 4 * scales if coding in (LEVELS, CENTRES) else 0)
+    length += {F32: 4 * k, BF16: 2 * k}.get(coding, (k * bits + 7) // 8)
+    if kind == SPARSE and k > 0:
+        most = min(k * (r + 1) + (n - k >> r) for r in range(32))
+        length += (6 * -(-k // 128) + most + 7) // 8
+    return length
+
+
+__all__ = ["BF16", "CENTRES", "DENSE", "F32", "LEVELS", "Message", "NOTE", "SPARSE", "Unexplained",
+           "longest", "open_message"]

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""saved_state.py - the state of a sync, as docs/format-files.md has it."""
+from bytes_and_checks import Parts, fnv1a, require
+
+VECTORS = ("residual", "velocity", "reference", "mean")
+COUNTERS = ("steps", "skipped", "bytes_sent", "bytes_received", "messages_sent",
+            "messages_received")
+
+
+def read_state(data, quick=False):
+    """The fields of a state, by name. quick leaves out the check, which takes long here."""
+    parts, state = Parts(data), {}
+    require(parts.take(8) == b"GWSTATE1", "not a state")
+    state["n"], held, state["step"], *state["phase"] = parts.numbers("5Q")
+    state.update(zip(COUNTERS, parts.numbers("6Q")))
+    state["started"], state["lost"], state["applied"] = parts.numbers("Qdd")
+    text = parts.take(256)
+    state["spec"] = text.split(b"\0")[0].decode("ascii")
+    require(text == state["spec"].encode().ljust(256, b"\0"), "the spec is not filled up with 0")
+    require(held < 16, f"vectors {held}")
+    for bit, name in enumerate(VECTORS):
+        state[name] = parts.floats(state["n"]) if held >> bit & 1 else None
+    check, = parts.numbers("Q")
+    parts.end()
+    require(quick or check == fnv1a(data[:-8]), "the check of a state does not fit")
+    return state

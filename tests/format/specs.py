@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""specs.py - what a canonical spec asks for, in which steps workers talk, and how vectors
+are cut, from docs/format-exchange.md."""
+import math
+
+import numpy as np
+
+from headed import BF16, CENTRES, F32, LEVELS
+
+ORDER = {
+    "dense": "", "none": "", "bf16": "",
+    "topk": "density residual warmup ladder dense_below",
+    "gtopk": "density putback residual warmup ladder dense_below",
+    "drop": "rate threshold residual warmup ladder dense_below",
+    "qsgd": "bits bucket norm residual via warmup dense_below seed",
+    "a2sgd": "resync", "local": "every grow start average", "oneshot": "average",
+    "spa": "chunks", "pqasgd": "every bits bucket norm residual via seed",
+    "q": "bits bucket norm seed", "1bit": "centre", "2bit": "centre",
+    "momentum": "momentum clip mask", "check": "every",
+}
+REALS = ("density", "rate", "grow", "momentum", "clip")
+WORDS = ("residual", "putback", "threshold", "norm", "via", "average", "centre", "mask")
+LADDER = (0.25, 0.0625, 0.015625, 0.004)
+
+
+def read_stage(text):
+    """The name of a stage, and its options."""
+    name, _, rest = text.partition(":")
+    options = dict(item.split("=") for item in rest.split(",")) if rest else {}
+    if list(options) != ORDER[name].split():
+        raise ValueError(f"'{text}' has not the options of its stage, in their order")
+    return name, {key: read_value(key, value) for key, value in options.items()}
+
+
+def read_value(key, value):
+    if key in WORDS or value == "grow":
+        return value
+    return float(value) if key in REALS else int(value)
+
+
+class Spec:
+    """The options of all stages, and what they mean together."""
+
+    def __init__(self, canonical):
+        self.text = canonical
+        self.density, self.rate, self.every, self.grow, self.start = 1.0, 0.0, 1, 0.0, 0
+        self.chunks, self.bits, self.bucket, self.norm = 1, 32, 512, "max"
+        self.warmup = self.ladder = self.dense_below = self.resync = self.seed = 0
+        self.momentum = self.clip = 0.0
+        self.mask, self.check, self.residual, self.threshold = "on", 1000, "off", "global"
+        self.centre, self.putback, self.average, self.via = "mean", "keep", "none", "auto"
+        stages = [read_stage(stage) for stage in canonical.split("+")]
+        self.names = [name for name, _ in stages]
+        for name, options in stages:
+            if name == "check":
+                options = {"check": options["every"]}
+            self.__dict__.update(options)
+        self.choose()
+
+    def has(self, *names):
+        return any(name in self.names for name in names)
+
+    def choose(self):
+        if self.has("drop"):
+            self.density = 1 - self.rate
+        self.coding = BF16 if self.has("bf16") else F32
+        if self.has("q", "qsgd", "pqasgd") and self.bits != 32:
+            self.coding = LEVELS
+        if self.has("1bit", "2bit"):
+            self.coding, self.bits = CENTRES, 1 if self.has("1bit") else 2
+        if self.coding in (F32, BF16):
+            self.bits = 0
+        self.selects = self.has("topk", "gtopk", "drop") and self.density < 1
+        self.exchange = self.choose_exchange()
+        self.what = self.choose_what()
+        self.remembers = self.residual == "on" and self.exchange in ("lists", "tree", "coded")
+
+    def choose_exchange(self):
+        if self.has("a2sgd"):
+            return "means"
+        if self.selects:
+            return "tree" if self.has("gtopk") else "lists"
+        return "sum" if self.coding == F32 else "coded"
+
+    def choose_what(self):
+        """Gradients, models, changes of models, chunks of models, or nothing in steps."""
+        if self.has("none"):
+            return "nothing"
+        if self.has("oneshot"):
+            return "end"
+        if self.has("spa") and self.chunks > 1:
+            return "chunks"
+        if not self.has("local", "spa", "pqasgd"):
+            return "gradients"
+        if self.every == 1 and self.average == "none":
+            return "gradients"
+        return "models" if self.exchange == "sum" else "changes"
+
+    def by_scatter(self, workers):
+        return self.via == "scatter" or (self.via == "auto" and workers > 2)
+
+    def density_at(self, step):
+        if self.ladder == 0:
+            return self.density
+        rung = (step - self.warmup - 1) // self.ladder
+        return max(LADDER[rung], self.density) if rung < len(LADDER) else self.density
+
+    def most_density(self):
+        return max(LADDER[0], self.density) if self.ladder else self.density
+
+    def period(self, done, workers):
+        if self.every != "grow":
+            return self.every
+        return max(1, math.floor(self.grow * math.sqrt(float(done)) / workers))
+
+
+class Moment:
+    """What a step does."""
+
+    def __init__(self, gradient=False, dense=False, model=False):
+        self.gradient, self.dense, self.model = gradient, dense, model
+
+
+class Schedule:
+    """Which steps do what; to be asked for each step in its order."""
+
+    def __init__(self, spec, workers):
+        self.spec, self.workers, self.begin, self.end = spec, workers, 0, 0
+
+    def at(self, step):
+        spec = self.spec
+        if spec.what in ("nothing", "end"):
+            return Moment()
+        if spec.what == "gradients":
+            return Moment(gradient=True, dense=step <= spec.warmup)
+        if step <= spec.start:
+            self.begin = self.end = spec.start
+            return Moment(gradient=True, dense=True)
+        if step > self.end:
+            self.begin = step - 1
+            self.end = step - 1 + spec.period(step - 1 - spec.start, self.workers)
+        return Moment(model=step == self.end)
+
+
+# ---- cutting --------------------------------------------------------------------
+
+def part(n, parts, r):
+    begin = r * (n // parts) + min(r, n % parts)
+    return begin, begin + n // parts + (r < n % parts)
+
+
+class Layout:
+    """The tensors of a model, one after the other in one vector."""
+
+    def __init__(self, tensors):
+        self.tensors, self.spans, at = tensors, [], 0
+        for _, rows, cols in tensors:
+            self.spans.append((at, at + rows * cols))
+            at += rows * cols
+        self.n = at
+
+    def tensor_of(self, index):
+        return next(i for i, (_, end) in enumerate(self.spans) if index < end)
+
+    def columns(self):
+        """A number for each entry, the same for those of one column."""
+        first, numbers = 0, []
+        for _, rows, cols in self.tensors:
+            numbers.append(np.tile(first + np.arange(cols), rows))
+            first += cols
+        return np.concatenate(numbers)
+
+    def buckets(self):
+        """The spans that are averaged by themselves, in their order."""
+        spans, last = [], len(self.tensors)
+        while last > 0:
+            first, end = last, self.spans[last - 1][1]
+            while first > 0 and (first == last or end - self.spans[first][0] < 2**20):
+                first -= 1
+            spans.append((self.spans[first][0], end))
+            last = first
+        return spans
+
+    def small(self, limit):
+        """The positions of tensors that are sent whole."""
+        spans = [range(b, e) for b, e in self.spans if e - b < limit]
+        return np.concatenate([np.array(s) for s in spans]) if spans else np.zeros(0, np.int64)
+
+
+def segments(n, bucket, workers):
+    """Whole buckets: begin, end and first bucket of each worker's."""
+    result = []
+    for s in range(workers):
+        first, last = part(-(-n // bucket), workers, s)
+        result.append((min(first * bucket, n), min(last * bucket, n), first))
+    return result

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""steps.py - follows a run that was written down: reads every message in its order, computes
+from them what the workers have, and compares that with what they had, and their states."""
+import numpy as np
+
+from bytes_and_checks import crc32c, fnv1a, require
+from collectives_read import Mail, compare, spread, to_all
+from exchange_any import exchange
+from exchanges import Crew, average, by_buckets
+from saved_state import VECTORS, read_state
+from specs import Layout, Schedule, Spec, part
+
+IGNORE, SKIP = 2, 1
+
+
+class Ended(Exception):
+    """The run ends here, on all workers, as it should."""
+
+
+class Replay:
+    def __init__(self, run):
+        self.run = run
+        self.workers, self.spec = run.number("workers"), Spec(run.word("canonical"))
+        self.nonfinite = run.number("nonfinite")
+        self.layout = Layout(run.tensors())
+        self.mail = Mail(self.workers, run.messages, 8 if run.streams else 0)
+        self.crew = Crew(self.spec, self.layout, self.workers, self.mail, run.number("seed"),
+                         self.nonfinite != IGNORE)
+        self.schedule = Schedule(self.spec, self.workers)
+        self.now, self.step, self.phase_begin = None, 0, 0
+        self.skipped = [0] * self.workers
+        self.counted = np.zeros((self.workers, 4), np.int64)
+
+    # ---- what was written down
+
+    def vectors(self, name):
+        found = self.run.vectors[name, self.step]
+        return [found[w] for w in range(self.workers)]
+
+    def expect_status(self, name, want):
+        found = self.run.statuses[name, self.step]
+        require([found.get(w) for w in range(self.workers)] == want,
+                f"{name} of step {self.step} came to {found}, not to {want}")
+
+    def expect_vectors(self, name, want):
+        for w, (found, due) in enumerate(zip(self.vectors(name), want)):
+            if found.tobytes() != np.asarray(due, "<f4").tobytes():
+                bad = np.flatnonzero(found.view(np.uint32) != due.view(np.uint32))
+                require(False, f"{name} of worker {w} in step {self.step}: {len(bad)} numbers "
+                        f"differ, the first at {bad[0]}: {found[bad[0]]!r}, not {due[bad[0]]!r}")
+
+    def count(self, before):
+        self.counted += self.mail.counts - before
+
+    # ---- making and starting
+
+    def settings(self, worker):
+        text, n = self.spec.text.encode(), self.layout.n
+        layout = fnv1a(b"".join(
+            name.encode() + b"\0" + np.array([rows, cols], "<u8").tobytes()
+            for name, rows, cols in self.layout.tensors))
+        odd = self.run.statuses["made", 0][0] == "GW_ERR_MISMATCH" and worker == self.workers - 1
+        words = [n, layout, self.run.number("seed") + odd, self.nonfinite]
+        return np.array(words, "<u8").tobytes() + text.ljust(256, b"\0")
+
+    def make(self):
+        settings = [self.settings(w) for w in range(self.workers)]
+        if compare(self.mail, [fnv1a(s) for s in settings]):
+            self.expect_status("made", [""] * self.workers)
+            return
+        to_all(self.mail, settings)
+        self.expect_status("made", ["GW_ERR_MISMATCH"] * self.workers)
+        raise Ended
+
+    def start(self):
+        first = self.vectors("begin")[0]
+        spread(self.mail, first.tobytes())
+        self.expect_vectors("start", [first] * self.workers)
+        if self.spec.what == "changes":
+            self.crew.reference = first
+
+    # ---- a step
+
+    def gradient(self):
+        crew, vectors = self.crew, self.vectors("gradient")
+        notes = [crew.look(w, v) for w, v in enumerate(vectors)]
+        before, results = self.mail.counts.copy(), vectors
+        if self.now.gradient:
+            results, note = self.exchange_gradient(vectors, notes)
+            notes = [note] * self.workers
+        self.count(before)
+        bad = "GW_SKIPPED" if self.nonfinite == SKIP else "GW_ERR_NUMBER"
+        self.expect_status("update", [bad if note else "" for note in notes])
+        if any(notes) and bad != "GW_SKIPPED":
+            raise Ended
+        for w, note in enumerate(notes):
+            self.skipped[w] += note != 0
+        if not any(notes):
+            self.expect_vectors("update", results)
+
+    def exchange_gradient(self, vectors, notes):
+        if not self.now.dense and self.spec.exchange != "sum":
+            return exchange(self.crew, vectors, notes)
+        results, note = by_buckets(self.crew, vectors, notes, self.run.number("parts"))
+        velocity = self.crew.velocity
+        if velocity and not note:
+            for w in range(self.workers):
+                velocity[w] = velocity[w] * np.float32(self.spec.momentum) + results[w]
+            results = [v.copy() for v in velocity]
+        return results, note
+
+    def model(self):
+        crew, models = self.crew, self.vectors("before")
+        before = self.mail.counts.copy()
+        if crew.reference is not None and self.step == self.spec.start:
+            crew.reference = models[0]
+        if crew.mean:
+            for w, x in enumerate(models):
+                crew.mean[w] = crew.mean[w] + (x - crew.mean[w]) / np.float32(self.step)
+        results, note = self.exchange_model(models)
+        if note:
+            self.expect_status("after", ["GW_ERR_NUMBER"] * self.workers)
+            raise Ended
+        if self.compares():
+            self.compare_models("after", results)
+        self.count(before)
+        self.expect_status("after", [""] * self.workers)
+        self.expect_vectors("after", results)
+
+    def exchange_model(self, models):
+        if self.spec.resync and self.step % self.spec.resync == 0:
+            return self.average(models, 0, self.layout.n)
+        if not self.now.model:
+            return models, 0
+        if self.spec.what == "chunks":
+            chunks = self.spec.chunks
+            return self.average(models, *part(self.layout.n, chunks, (self.step - 1) % chunks))
+        if self.spec.what == "models":
+            return self.average(models, 0, self.layout.n)
+        return self.exchange_change(models)
+
+    def average(self, models, begin, end):
+        notes = [self.crew.look(w, x[begin:end], begin) for w, x in enumerate(models)]
+        result, note = average(self.crew, [x[begin:end] for x in models], notes, begin)
+        results = [x.copy() for x in models]
+        for x in results:
+            x[begin:end] = result
+        return results, note
+
+    def exchange_change(self, models):
+        crew = self.crew
+        notes = [crew.look(w, x) for w, x in enumerate(models)]
+        changes = [x - crew.reference for x in models]
+        results, note = exchange(crew, changes, notes)
+        if note:
+            return None, note
+        results = [v + crew.reference for v in results]
+        crew.reference = results[0]
+        return results, 0
+
+    # ---- comparing
+
+    def equal_now(self):
+        if self.now.gradient:
+            return self.spec.exchange != "means"
+        return self.now.model and self.spec.what != "chunks"
+
+    def compares(self):
+        every = self.spec.check
+        before = self.schedule.begin if self.now.model else self.step - 1
+        return (self.workers > 1 and every > 0 and self.equal_now() and
+                self.step // every > before // every)
+
+    def compare_models(self, name, models):
+        checks = [crc32c(np.asarray(x, "<f4").tobytes()) for x in models]
+        if compare(self.mail, [2 * c for c in checks]):
+            return
+        to_all(self.mail, [np.uint32(c).tobytes() for c in checks])
+        self.expect_status(name, ["GW_ERR_DIFFER"] * self.workers)
+        raise Ended
+
+    # ---- the end, and states
+
+    def ended_equal(self):
+        """Whether the last step has made the models equal, so that they are left alone."""
+        last = self.step - 1
+        if self.spec.what == "chunks":
+            return False
+        return last <= self.spec.start or (not self.crew.mean and last == self.schedule.end)
+
+    def finish(self):
+        crew, before = self.crew, self.mail.counts.copy()
+        models = self.run.vectors["after", self.step - 1]
+        models = [models[w] for w in range(self.workers)]
+        note = 0
+        if crew.mean:
+            models = crew.mean
+        if self.spec.what not in ("gradients", "nothing") and not self.ended_equal():
+            models, note = self.average(models, 0, self.layout.n)
+        self.count(before)
+        require(note == 0, "a bad number in the end")
+        if self.workers > 1 and self.spec.check > 0 and self.equal_now():
+            self.compare_models("finish", models)
+        self.expect_status("finish", [""] * self.workers)
+        self.expect_vectors("finish", models)
+
+    def state(self):
+        for w in range(self.workers):
+            steps = min(self.step, self.run.number("steps"))
+            saved = read_state(self.run.states[self.step][w], quick=self.step not in (1, steps))
+            due = {"n": self.layout.n, "step": steps, "steps": steps, "started": 1,
+                   "phase": [self.schedule.begin, self.schedule.end], "spec": self.spec.text,
+                   "skipped": self.skipped[w], "lost": self.crew.lost[w],
+                   "applied": self.crew.applied[w],
+                   **dict(zip(("bytes_sent", "bytes_received", "messages_sent",
+                               "messages_received"), self.counted[w].tolist()))}
+            for name, value in due.items():
+                require(saved[name] == value, f"{name} in the state of worker {w} after step "
+                        f"{self.step} is {saved[name]}, not {value}")
+            self.state_vectors(w, saved)
+
+    def state_vectors(self, w, saved):
+        reference = [self.crew.reference] * self.workers if self.crew.reference is not None else None
+        for name in VECTORS:
+            due = reference if name == "reference" else getattr(self.crew, name)
+            require((due is None) == (saved[name] is None), f"{name} is or is not in a state")
+            if due is None:
+                continue
+            if name == "residual" and not self.crew.certain[w]:
+                self.crew.certain[w] = True
+                self.crew.residual[w] = saved[name].copy()
+                continue
+            bad = np.flatnonzero(due[w].view(np.uint32) != saved[name].view(np.uint32))
+            require(not len(bad), f"the {name} of worker {w} after step {self.step} differs in "
+                    f"{len(bad)} places, the first {bad[:1]}: {saved[name][bad[:1]]}, "
+                    f"not {due[w][bad[:1]]}")
+
+    # ---- all of it
+
+    def one_step(self):
+        self.crew.step = self.step
+        self.now = self.schedule.at(self.step)
+        self.gradient()
+        self.model()
+        self.state()
+
+    def follow(self, until=None):
+        """To the end, or to the end of a step after which the run was broken off."""
+        try:
+            with np.errstate(all="ignore"):
+                self.make()
+                self.start()
+                for self.step in range(1, (until or self.run.number("steps")) + 1):
+                    self.one_step()
+                if until:
+                    return
+                self.step += 1
+                self.finish()
+                self.state()
+        except Ended:
+            pass
+        self.mail.end()

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""test_format.py - tests/format_reader.py, which was written from docs/format*.md, explains every
+byte that runs of all recipes send and save, and computes from it what the workers had.
+By hand, also for other specs:
+
+    GRADWIRE_SOURCE=. GRADWIRE_BUILD=build /usr/bin/python3 tests/test_format.py [SPEC...]
+
+GW_TEST_SEED chooses other gradients. Skipped without numpy."""
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+try:
+    import numpy  # noqa: F401
+except ImportError:
+    sys.exit(77)
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.dont_write_bytecode = True
+
+import format_reader  # noqa: E402
+from bytes_and_checks import Unexplained, crc32c, fnv1a  # noqa: E402
+from tape import build_driver, capture  # noqa: E402
+
+SEED = int(os.environ.get("GW_TEST_SEED", str(time.time_ns() % 1000000)))
+STEPS = 5
+
+# Beside the specs that every sync is tried with (tests/support_conform.c).
+SPECS = [
+    "dense+check:2", "local:2+check:3", "topk:0.05+check:0", "dense+q:4", "local:3+q:6",
+    "local:2+dense+bf16", "qsgd:4,via=scatter", "pqasgd:2,4,via=gather,residual=on",
+    "qsgd:4,dense_below=100", "qsgd:8,dense_below=100,residual=on", "qsgd:3,bucket=64,seed=9",
+    "gtopk:0.05,dense_below=100", "drop:0.9,dense_below=100", "gtopk:0.02,putback=paper+2bit",
+    "gtopk:0.02,putback=paper+bf16", "topk:0.02+1bit:centre=column", "topk:0.02+1bit:centre=threshold",
+    "topk:0.1,warmup=2+momentum:0.9", "drop:0.9+momentum:0.5,clip=0.5,mask=off", "topk:0.02+q:8,norm=l2",
+    "drop:0.99,ladder=1,warmup=1", "qsgd:2,warmup=2", "local:2,start=3+gtopk:0.1", "oneshot:average=polyak",
+    "local:3,average=polyak", "spa:4000",
+    # Switched off, all or in part.
+    "topk:1", "topk:1,dense_below=100", "drop:0", "qsgd:32", "local:1", "spa:1", "pqasgd:1,4",
+    "local:1+topk:0.1", "local:2+q:32",
+]
+
+# Spec, workers, steps, model and words of the driver.
+RUNS = [
+    ("dense", 2, 2, "ring"), ("dense", 3, 2, "ring"), ("dense", 5, 1, "ring"), ("dense", 2, 1, "chunks"),
+    ("dense", 3, 1, "chunks"), ("dense", 2, 1, "buckets"), ("dense", 7, 2, "tiny"),
+    ("local:1,average=polyak", 3, 2, "ring"), ("topk:0.001", 3, 2, "chunks"), ("gtopk:0.01+q:4", 4, 2, "ring"),
+    ("qsgd:4", 3, 2, "ring"), ("a2sgd", 2, 2, "chunks"), ("qsgd:4", 5, 3, "tiny"), ("spa:2", 3, 3, "ring"),
+    ("dense", 8, 2, "small"), ("gtopk:0.05", 8, 3, "small"),
+    ("dense", 3, 3, "small", "parts"), ("dense", 2, 1, "buckets", "parts", "bad=1", "skip"),
+    ("topk:0.1", 3, 3, "small", "link"), ("dense", 3, 2, "ring", "link"),
+    ("dense", 3, 2, "small", "mismatch"), ("dense+check:1", 3, 3, "small", "differ=2"),
+    ("local:2", 3, 4, "small", "ill=2"),
+    ("pqasgd:2,8", 3, 4, "small", "ill=2"), ("local:2+gtopk:0.1", 3, 4, "small", "ill=2"),
+]
+
+# What becomes of bad numbers.
+BAD = ["dense", "topk:0.02", "topk:0.02+2bit", "gtopk:0.02+q:4", "gtopk:0.02,putback=paper", "drop:0.95",
+       "qsgd:4", "qsgd:4,via=gather,residual=on", "qsgd:8,residual=on", "qsgd:4,dense_below=100", "dense+bf16",
+       "a2sgd", "topk:0.02,dense_below=100", "topk:0.02+momentum:0.9"]
+TROUBLES = [("bad=2", "skip"), ("bad=2",), ("high=2", "skip"), ("high=2",), ("ignore",)]
+
+SOCKETS = [("dense", 3), ("gtopk:0.05", 4), ("qsgd:4", 3), ("topk:0.05,dense_below=100", 2), ("local:2", 3)]
+
+
+def conform_specs():
+    text = (HERE / "support_conform.c").read_text()
+    table = re.search(r"conform_specs\[\] = \{(.*?)\};", text, re.S).group(1)
+    return re.findall(r'"([^"]+)"', table)
+
+
+class WithDriver(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.driver = build_driver(os.environ["GRADWIRE_SOURCE"], os.environ["GRADWIRE_BUILD"],
+                                  pathlib.Path(cls.folder.name) / "capture_driver")
+        print(f"GW_TEST_SEED={SEED}", flush=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def capture(self, spec, workers, steps=STEPS, model="small", *words):
+        return capture(self.driver, spec, workers, steps, SEED, model, words)
+
+
+class Runs(WithDriver):
+    """Every run is followed to its end, and nothing is left over."""
+
+    def explain(self, spec, workers, steps=STEPS, model="small", *words, until=None):
+        with self.subTest(spec, workers=workers, model=model, words=words):
+            run = self.capture(spec, workers, steps, model, *words)
+            format_reader.explain_run(run, until)
+            return run
+
+    def test_every_spec(self):
+        for spec in chosen or conform_specs() + SPECS:
+            for workers in (2, 3, 5):
+                self.explain(spec, workers)
+
+    def test_every_recipe_is_there(self):
+        names = subprocess.run([str(self.driver), "recipes"], stdout=subprocess.PIPE, text=True,
+                               check=True).stdout.split()
+        there = {spec.split(":")[0].split("+")[0] for spec in conform_specs()}
+        self.assertGreaterEqual(len(names), 11)
+        self.assertEqual(set(names) - there, set())
+
+    def test_lengths_and_models(self):
+        for row in RUNS:
+            self.explain(*row)
+
+    def test_one_worker_sends_nothing(self):
+        for spec in conform_specs():
+            self.assertEqual(self.capture(spec, 1).messages, [], spec)
+
+    def test_bad_numbers(self):
+        for spec in BAD:
+            for words in TROUBLES:
+                self.explain(spec, 3, 4, "small", *words)
+
+    def test_collectives(self):
+        for workers in (2, 3, 5):
+            self.explain("collectives", workers, 1, "tiny")
+
+    def test_sockets(self):
+        for spec, workers in SOCKETS:
+            run = self.explain(spec, workers, STEPS, "small", "sockets")
+            self.assertTrue(all(end.goodbye for end in run.ends.values()))
+
+    def test_a_failure_on_sockets(self):
+        run = self.explain("dense", 3, 4, "small", "sockets", "fail=2", until=2)
+        for (sender, _), end in run.ends.items():
+            self.assertFalse(end.goodbye)
+            if sender == 1:
+                self.assertIn("enough is enough", end.reason)
+
+
+class Damage(WithDriver):
+    """The reader would notice if anything were different."""
+
+    def noticed(self, run, what):
+        with self.assertRaises((Unexplained, UnicodeDecodeError), msg=what):
+            format_reader.explain_run(run)
+
+    def test_messages(self):
+        """One bit of one message, one number of a result, one message less or more."""
+        rng = random.Random(SEED)
+        for spec in conform_specs():
+            run = self.capture(spec, 3)
+            place = rng.randrange(len(run.messages))
+            sender, receiver, data = run.messages[place]
+            bit = rng.randrange(8 * len(data))
+            damaged = bytearray(data)
+            damaged[bit // 8] ^= 1 << bit % 8
+            run.messages[place] = sender, receiver, bytes(damaged)
+            self.noticed(run, f"{spec}: bit {bit} of message {place}")
+            run.messages[place] = sender, receiver, data + b"\0"
+            self.noticed(run, f"{spec}: message {place} is longer")
+            del run.messages[place]
+            self.noticed(run, f"{spec}: message {place} is missing")
+
+    def test_results(self):
+        for spec in conform_specs():
+            run = self.capture(spec, 3)
+            for name in ("update", "after", "finish"):
+                key = max(k for k in run.vectors if k[0] == name)
+                good = run.vectors[key][1]
+                run.vectors[key][1] = good.copy()
+                run.vectors[key][1][7] += 0.5
+                self.noticed(run, f"{spec}: {name}")
+                run.vectors[key][1] = good
+
+    def test_states(self):
+        rng = random.Random(SEED)
+        for spec in conform_specs():
+            run = self.capture(spec, 2)
+            state = bytearray(run.states[3][1])
+            at = rng.randrange(len(state) - 8)
+            state[at] ^= 1 << rng.randrange(8)
+            state[-8:] = fnv1a(state[:-8]).to_bytes(8, "little")
+            run.states[3][1] = bytes(state)
+            self.noticed(run, f"{spec}: byte {at} of a state")
+
+
+class Checks(unittest.TestCase):
+    def test_crc32c(self):
+        self.assertEqual(crc32c(b"123456789"), 0xE3069283)
+        data = random.Random(SEED).randbytes(100000)
+        for length in (0, 1, 511, 4096, 5000, 100000):
+            slow = 0xFFFFFFFF
+            for byte in data[:length]:
+                slow ^= byte
+                for _ in range(8):
+                    slow = slow >> 1 ^ (0x82F63B78 if slow & 1 else 0)
+            self.assertEqual(crc32c(data[:length]), slow ^ 0xFFFFFFFF)
+
+
+chosen = [word for word in sys.argv[1:] if not word.startswith("-")]
+if __name__ == "__main__":
+    sys.argv[1:] = [word for word in sys.argv[1:] if word.startswith("-")]
+    unittest.main()
