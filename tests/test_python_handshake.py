@@ -210,7 +210,8 @@ def test_mutated_records():
 
 
 def test_two_of_one_number():
-    """And workers that were started for jobs of different size: said on both sides."""
+    """And workers that were started for jobs of different size: worker 0 says it, and so
+    does the one that is wrong; a third may come when all is over."""
     for rank, workers, text in ((1, 3, "two workers say that they are number 1"),
                                 (2, 5, "worker 2 was started as one of 5 workers")):
         port, errors = free_port(), []
@@ -219,13 +220,13 @@ def test_two_of_one_number():
             try:
                 return gradwire.rendezvous((0, 1, rank)[i], (3, 3, workers)[i],
                                            f"127.0.0.1:{port}", secret=SECRET,
-                                           address="127.0.0.1")
+                                           address="127.0.0.1", timeout=5)
             except gradwire.GradwireError as error:
                 errors.append(str(error))
                 raise
 
         raises(gradwire.GradwireError, "", lambda: on_threads(3, averages, comms))
-        assert errors and all(text in e for e in errors), errors
+        assert sum(text in e for e in errors) >= 2, errors
 
 
 def test_words_are_bounded():

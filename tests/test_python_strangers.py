@@ -13,7 +13,8 @@ from torch_crew import raises, skip_without
 
 skip_without("numpy")
 import gradwire
-from gradwire import lines, members
+from gradwire import addresses, lines, meeting, members
+from support_caller import Caller, dial, record
 from support_strangers import KINDS, call, drips, is_silent, sends_a_pickle
 from support_threads import averages, free_port, on_threads, run_tests
 
@@ -57,6 +58,28 @@ def test_all_kinds_at_once():
 def test_more_than_are_listened_to():
     took = meets(2, [is_silent] * (lines.GUESTS_MAX + 20))
     assert took < SOON, f"{took} s"
+
+
+def test_many_workers_at_once():
+    """More than are listened to at a time, each with its greeting: none is turned away."""
+    workers = 3 * lines.GUESTS_MAX
+    with addresses.listen_at(("127.0.0.1", 0), workers) as door:
+        callers = []
+        for rank in range(1, workers):
+            callers.append(socket.create_connection(door.getsockname(), timeout=SOON))
+            callers[-1].sendall(struct.pack("<8sII16s", b"GWMEET01", rank, 0, b"n" * 16))
+        host = meeting.Host(door, workers, door.getsockname(), SECRET.encode(),
+                            time.monotonic() + SOON)
+        thread = threading.Thread(target=lambda: raises(
+            gradwire.PeerError, "worker 1 has left", lambda: host.gather(b"")))
+        thread.start()
+        answered = [len(s.recv(56)) for s in callers]
+        with dial(door.getsockname()[1]) as s:  # ends it
+            Caller(s, b"GWMEET01", 1, 0, SECRET.encode()).say(3, record(1, workers, 1))
+        thread.join()
+    assert answered == [56] * (workers - 1), answered.count(56)
+    for s in callers:
+        s.close()
 
 
 def connects(strangers):

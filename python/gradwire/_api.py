@@ -134,7 +134,7 @@ lib.gw_fail.restype, lib.gw_fail.argtypes = c_int, [c_int, c_char_p]
 def set_message(status: int, text: str) -> None:
     """Makes text this thread's last message."""
     line = " ".join(text.split())
-    lib.gw_fail(status, line.replace("%", "%%").replace("\0", "?").encode())
+    lib.gw_fail(status, line.replace("%", "%%").replace("\0", "?").encode(errors="replace"))
 
 
 _CLASSES = {

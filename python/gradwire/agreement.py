@@ -38,7 +38,7 @@ class Agreement:
 
     def raise_on_all(self) -> None:
         mine = "" if self._trouble is None else self._said(self._trouble)
-        said = self.exchange(mine.encode()[:_MOST])
+        said = self.exchange(mine.encode(errors="replace")[:_MOST])
         if self._trouble is not None:
             raise self._trouble
         for rank, text in enumerate(said):

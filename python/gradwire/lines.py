@@ -18,8 +18,10 @@ from typing import Any, Callable, Dict, Generator, List, Optional
 from .handshake import Stranger
 
 # How many callers that have not proved themselves are listened to at a time. The oldest
-# makes room for the next.
+# makes room for the next, but not before it had some time to speak: many workers may
+# call at once.
 GUESTS_MAX = 64
+GRACE_SECONDS = 0.5
 # How long they may take for the whole greeting.
 GUEST_SECONDS = 10.0
 # The longest sleep.
@@ -36,7 +38,8 @@ class Line:
     def __init__(self, sock: socket.socket, talk: Callable[[Line], Conversation],
                  failed: Failed, limit: float, connecting: bool = False):
         self.sock = sock
-        self.limit = limit  # on the monotonic clock
+        self.since = time.monotonic()
+        self.limit = limit  # on the same clock
         self.failed = failed
         self._connecting = connecting
         self._talk = talk(self)
@@ -137,11 +140,18 @@ class Lines:
         """Has everybody who calls at the listener greeted."""
         listener.setblocking(False)
         self._door, self._greet = listener, greet
-        self._selector.register(listener, selectors.EVENT_READ)
+
+    def _full(self) -> bool:
+        return (len(self._guests) >= GUESTS_MAX and
+                time.monotonic() < self._guests[0].since + GRACE_SECONDS)
+
+    def _watch_door(self) -> None:
+        if self._door is not None:
+            self._watch(self._door, 0 if self._full() else selectors.EVENT_READ, None)
 
     def _let_in(self) -> None:
         assert self._door is not None and self._greet is not None
-        for _ in range(GUESTS_MAX):
+        while not self._full():
             try:
                 sock, _ = self._door.accept()
             except BlockingIOError:
@@ -150,12 +160,12 @@ class Lines:
                 if error.errno in (errno.EMFILE, errno.ENFILE):
                     self._make_room()
                 return
+            if len(self._guests) >= GUESTS_MAX:
+                self._make_room()
             sock.setblocking(False)
             line = Line(sock, self._greet, self._turn_away, time.monotonic() + GUEST_SECONDS)
             self.add(line)
             self._guests.append(line)
-            if len(self._guests) > GUESTS_MAX:
-                self.close_line(self._guests[0])
 
     def _make_room(self) -> None:
         if self._guests:
@@ -187,7 +197,7 @@ class Lines:
         """Its socket, which the loop has nothing to do with any more."""
         if line in self._lines:
             self._lines.remove(line)
-            self._listen_to(line, 0)
+            self._watch(line, 0, None)
         if line in self._guests:
             self._guests.remove(line)
         return line.sock
@@ -202,23 +212,25 @@ class Lines:
 
     def turn(self) -> None:
         """Sleeps until something happens, a fifth of a second at most, and serves it."""
+        self._watch_door()
         for line in self._lines:
-            self._listen_to(line, line.events)
-        for key, _ in self._selector.select(self._nap()):
-            if key.data is None:
-                self._let_in()
-            elif key.data in self._lines:
-                self._serve(key.data)
+            self._watch(line, line.events, line)
+        ready = [key.data for key, _ in self._selector.select(self._nap())]
+        for line in ready:
+            if line in self._lines:
+                self._serve(line)
+        if None in ready:
+            self._let_in()
         self._drop_late()
 
-    def _listen_to(self, line: Line, events: int) -> None:
-        if line not in self._selector.get_map():
+    def _watch(self, what: Any, events: int, data: Optional[Line]) -> None:
+        if what not in self._selector.get_map():
             if events:
-                self._selector.register(line, events, line)
+                self._selector.register(what, events, data)
         elif events:
-            self._selector.modify(line, events, line)
+            self._selector.modify(what, events, data)
         else:
-            self._selector.unregister(line)
+            self._selector.unregister(what)
 
     def _nap(self) -> float:
         now = time.monotonic()

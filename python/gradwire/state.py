@@ -102,7 +102,7 @@ ANSWER_MAX = _STEP.size + 400
 
 
 def pack_answer(step: int, problem: str) -> bytes:
-    return (_STEP.pack(step) + problem.encode())[:ANSWER_MAX]
+    return (_STEP.pack(step) + problem.encode(errors="replace"))[:ANSWER_MAX]
 
 
 def unpack_answer(data: bytes, rank: int) -> Tuple[int, str]:

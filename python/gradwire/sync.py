@@ -91,13 +91,17 @@ class Sync:
         comm._users.add(self)
 
     def _make(self, parts: Sequence[Part]) -> Optional[int]:
-        layout, pointer = _new_layout(parts), ctypes.c_void_p()
-        try:
-            self.comm.run(lambda: check(lib.gw_sync_new(
-                ctypes.byref(pointer), self._asked.encode(), layout, self.comm.pointer,
-                ctypes.byref(self._options))))
-        finally:
-            lib.gw_layout_free(layout)
+        pointer = ctypes.c_void_p()
+
+        def make() -> None:
+            layout = _new_layout(parts)
+            try:
+                check(lib.gw_sync_new(ctypes.byref(pointer), self._asked.encode(), layout,
+                                      self.comm.pointer, ctypes.byref(self._options)))
+            finally:
+                lib.gw_layout_free(layout)
+
+        self.comm.run(make)
         return pointer.value
 
     @property
@@ -129,20 +133,20 @@ class Sync:
 
     def start(self, x: Any) -> None:
         """Replaces x by worker 0's. Methods that send changes of models need it."""
-        self.start_at(self._address(x))
+        self._act(lib.gw_sync_start, self._address(x), keep=x)
 
     def gradient(self, g: Any) -> bool:
         """Replaces g, this worker's gradient, by what the optimizer should apply. False:
         the step is skipped, for NaN or infinity; g is not to be applied."""
-        return self.gradient_at(self._address(g))
+        return self._act(lib.gw_sync_gradient, self._address(g), keep=g) != SKIPPED
 
     def model(self, x: Any) -> None:
         """Replaces x, after the optimizer's step, by what this worker goes on from."""
-        self.model_at(self._address(x))
+        self._act(lib.gw_sync_model, self._address(x), keep=x)
 
     def finish(self, x: Any) -> None:
         """Replaces x by the result of the training."""
-        self.finish_at(self._address(x))
+        self._act(lib.gw_sync_finish, self._address(x), keep=x)
 
     # The same for those who have an address instead of an array.
 
@@ -168,12 +172,16 @@ class Sync:
     def finish_at(self, address: int) -> None:
         self._act(lib.gw_sync_finish, address)
 
-    def _act(self, function: Callable[..., int], *arguments: Any) -> int:
+    def _act(self, function: Callable[..., int], *arguments: Any, keep: Any = None) -> int:
         """One part of a step. If it ends before its end, the step is half done: numbers
-        that stop it and wrong arguments are noticed before anything has changed."""
+        that stop it and wrong arguments are noticed before anything has changed. What
+        `keep` is must live until the library has done with it, whatever signals come."""
+        def act(_: Any = keep) -> int:
+            return check(function(self.pointer, *arguments))
+
         self._used = self._half = True
         try:
-            status = self.comm.run(lambda: check(function(self.pointer, *arguments)))
+            status = self.comm.run(act)
         except (NonFiniteError, ArgumentError):
             self._half = False
             raise
