@@ -247,8 +247,9 @@ class Lines:
     def _drop_late(self) -> None:
         now = time.monotonic()
         for line in [line for line in self._lines if line.limit < now]:
-            self.close_line(line)
-            line.failed(line, TimeoutError("no answer in time"))
+            if self.has(line):
+                self.close_line(line)
+                line.failed(line, TimeoutError("no answer in time"))
 
     def close(self) -> None:
         for line in list(self._lines):
