@@ -9,11 +9,8 @@
 #include "bench.h"
 #include "lab.h"
 
-#include "kernels/bf16.h"
 #include "kernels/cpu.h"
-#include "kernels/levels.h"
-#include "kernels/means.h"
-#include "kernels/vector.h"
+#include "kernels/kernels.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,33 +24,13 @@ enum {
     WARM_QUICK = 3
 };
 
-/* The kernels of one instruction set. */
-typedef struct tools {
-    const char *isa;
-    gwi_select_kernels select;
-    gwi_level_kernels levels;
-    gwi_mean_kernels means;
-    gwi_bf16_kernels bf16;
-} tools;
-
-static tools tools_for(unsigned flags)
-{
-    tools t = {.isa = gwi_cpu_name(flags)};
-
-    gwi_select_for(flags, &t.select);
-    gwi_levels_kernels_for(flags, &t.levels);
-    gwi_means_kernels_for(flags, &t.means);
-    gwi_bf16_kernels_for(flags, &t.bf16);
-    return t;
-}
-
 typedef struct kernel kernel;
 
 /* One side of a race. */
 typedef struct arm {
     gwb_lab *lab;
     const kernel *kernel;
-    const tools *tools;
+    const gwi_kernels *with; /* the instruction set */
     unsigned step;
 } arm;
 
@@ -129,14 +106,14 @@ static void threshold(arm *a)
 
 static void two_means(arm *a)
 {
-    gwi_two_sums sums = gwi_two_sums_of(&a->tools->means, gradient(a), a->lab->n);
+    gwi_two_sums sums = gwi_two_sums_of(gradient(a), a->lab->n);
 
     sink = sums.plus + sums.minus;
 }
 
 static void two_shift(arm *a)
 {
-    gwi_two_shift(&a->tools->means, a->lab->r, a->lab->n, 1e-3f, -1e-3f);
+    gwi_two_shift(a->lab->r, a->lab->n, 1e-3f, -1e-3f);
 }
 
 static gwi_levels_format levels_of(const arm *a)
@@ -148,37 +125,35 @@ static void levels_encode(arm *a)
 {
     gwi_levels_format f = levels_of(a);
 
-    gwi_levels_encode(&a->tools->levels, &f, gradient(a), a->lab->n, a->step, 0,
-                      a->lab->packed, a->lab->norms);
+    gwi_levels_encode(&f, gradient(a), a->lab->n, a->step, 0, a->lab->packed,
+                      a->lab->norms);
 }
 
 static void levels_decode_add(arm *a)
 {
     gwi_levels_format f = levels_of(a);
 
-    gwi_levels_decode_add(&a->tools->levels, &f, a->lab->packed, a->lab->norms,
-                          a->lab->r, a->lab->n);
+    gwi_levels_decode_add(&f, a->lab->packed, a->lab->norms, a->lab->r, a->lab->n);
 }
 
 static void sign_encode(arm *a)
 {
-    sink = (double)gwi_sign_encode(&a->tools->means, gradient(a), a->lab->n,
-                                   a->lab->packed);
+    sink = (double)gwi_sign_encode(gradient(a), a->lab->n, a->lab->packed);
 }
 
 static void sign_decode_add(arm *a)
 {
-    gwi_sign_decode_add(&a->tools->means, a->lab->packed, 1e-3f, a->lab->r, a->lab->n);
+    gwi_sign_decode_add(a->lab->packed, 1e-3f, a->lab->r, a->lab->n);
 }
 
 static void bf16_encode(arm *a)
 {
-    gwi_bf16_encode(&a->tools->bf16, gradient(a), a->lab->n, a->lab->packed);
+    gwi_bf16_encode(gradient(a), a->lab->n, a->lab->packed);
 }
 
 static void bf16_decode_add(arm *a)
 {
-    gwi_bf16_decode_add(&a->tools->bf16, a->lab->packed, a->lab->r, a->lab->n);
+    gwi_bf16_decode_add(a->lab->packed, a->lab->r, a->lab->n);
 }
 
 #define NONE      ((double)NAN)
@@ -220,24 +195,11 @@ static void run_kernel(void *arg)
     a->step++;
 }
 
-/* The selection has no table of kernels as an argument, so the one that it is to
- * use is set before. */
-static void choose_tools(void *arg)
+static void choose_kernels(void *arg)
 {
     const arm *a = arg;
 
-    gwi_select_use(&a->tools->select);
-}
-
-/* Races the two. The tools of both lie on the caller's stack, so the usual ones are
- * put back before it returns. */
-static gwb_race_result race(const gwb_settings *set, const gwb_contender *one,
-                            const gwb_contender *limit)
-{
-    gwb_race_result result = gwb_race(set, one, limit);
-
-    gwi_select_use(NULL);
-    return result;
+    gwi_kernels_use(a->with);
 }
 
 static void prepare(arm *a, int quick)
@@ -271,10 +233,8 @@ static gwb_row row_of(const kernel *k, const gwb_lab *lab, const char *between)
 
 static void measure(gwb_sheet *sheet, const kernel *k, gwb_lab *lab)
 {
-    tools own = tools_for(gwi_cpu_flags());
-    arm a = {.lab = lab, .kernel = k, .tools = &own}, b = a;
-    gwb_contender one = {choose_tools, run_kernel, &a, 0},
-                  limit = {NULL, run_limit, &b, 0};
+    arm a = {.lab = lab, .kernel = k}, b = a;
+    gwb_contender one = {NULL, run_kernel, &a, 0}, limit = {NULL, run_limit, &b, 0};
     gwb_row row = row_of(k, lab, "");
 
     if (!gwb_wanted(sheet, row.name))
@@ -282,7 +242,7 @@ static void measure(gwb_sheet *sheet, const kernel *k, gwb_lab *lab)
     prepare(&a, sheet->set->quick);
     /* Not the same gradient right after the kernel, out of its cache. */
     b.step = a.step + lab->steps / 2;
-    gwb_race_result result = race(sheet->set, &one, &limit);
+    gwb_race_result result = gwb_race(sheet->set, &one, &limit);
     gwb_row_race(&row, &result, k->bytes * (double)lab->n);
     row.limit = limit_name(k->limit);
     row.target = target_of(k, lab->n, sheet->set->threads);
@@ -292,22 +252,25 @@ static void measure(gwb_sheet *sheet, const kernel *k, gwb_lab *lab)
 /* The same kernel without and with AVX-512, on a CPU that has it. */
 static void measure_isa(gwb_sheet *sheet, const kernel *k, gwb_lab *lab)
 {
-    const unsigned all = gwi_cpu_flags();
-    tools less = tools_for(all & ~(unsigned)GWI_CPU_AVX512), more = tools_for(all);
-    arm a = {.lab = lab, .kernel = k, .tools = &less}, b = a;
-    gwb_contender one = {choose_tools, run_kernel, &a, 0}, limit = one;
+    const unsigned all = gwi_cpu_flags(), without = all & ~(unsigned)GWI_CPU_AVX512;
+    gwi_kernels less, more;
+    arm a = {.lab = lab, .kernel = k, .with = &less}, b = a;
+    gwb_contender one = {choose_kernels, run_kernel, &a, 0}, limit = one;
     gwb_row row = row_of(k, lab, ", by isa");
 
     if ((all & GWI_CPU_AVX512) == 0 || !gwb_wanted(sheet, row.name))
         return;
+    gwi_kernels_for(without, &less);
+    gwi_kernels_for(all, &more);
     prepare(&a, sheet->set->quick);
-    b.tools = &more;
+    b.with = &more;
     b.step = a.step + lab->steps / 2;
     limit.arg = &b;
-    gwb_race_result result = race(sheet->set, &one, &limit);
+    gwb_race_result result = gwb_race(sheet->set, &one, &limit);
+    gwi_kernels_use(NULL);
     gwb_row_race(&row, &result, k->bytes * (double)lab->n);
-    row.limit = more.isa;
-    row.isa = less.isa;
+    row.limit = gwi_cpu_name(all);
+    row.isa = gwi_cpu_name(without);
     row.target = lab->n >= LARGE_FLOATS && sheet->set->threads == 1 ? 2.0 : NONE;
     gwb_sheet_add(sheet, &row);
 }

@@ -139,8 +139,8 @@ static void chunk(desk *d)
 static void means(desk *d)
 {
     look(d);
-    d->found = gwi_two_sums_of(gwi_means(), d->v, d->n).plus_count;
-    gwi_two_shift(gwi_means(), d->v, d->n, 1e-3f, -1e-3f);
+    d->found = gwi_two_sums_of(d->v, d->n).plus_count;
+    gwi_two_shift(d->v, d->n, 1e-3f, -1e-3f);
 }
 
 static void put_list(desk *d)
@@ -224,18 +224,17 @@ static void gtopk(desk *d)
 
 static void encode(desk *d, float *v, size_t n)
 {
-    gwi_levels_encode_subtract(gwi_levels(), &format, v, n, d->step, 0, d->msg,
-                               d->norms);
+    gwi_levels_encode_subtract(&format, v, n, d->step, 0, d->msg, d->norms);
 }
 
 static void decode(desk *d, float *v, size_t n)
 {
-    gwi_levels_decode(gwi_levels(), &format, d->msg, d->norms, v, n);
+    gwi_levels_decode(&format, d->msg, d->norms, v, n);
 }
 
 static void decode_add(desk *d, float *v, size_t n)
 {
-    gwi_levels_decode_add(gwi_levels(), &format, d->msg, d->norms, v, n);
+    gwi_levels_decode_add(&format, d->msg, d->norms, v, n);
 }
 
 static void qsgd_gather(desk *d)

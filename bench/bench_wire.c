@@ -93,8 +93,7 @@ static void message_write(void *arg)
     gw_status st = gwi_wire_begin(&w, &form, d->bytes, d->cap);
 
     if (st == GW_OK) {
-        gwi_levels_encode(gwi_levels(), &levels, d->values, d->k, 1, 0, w.values,
-                          d->values_back);
+        gwi_levels_encode(&levels, d->values, d->k, 1, 0, w.values, d->values_back);
         gwi_wire_put_f32(w.scales, d->values_back, w.scale_count);
         st = gwi_wire_put_positions(&w, d->positions);
         d->len = w.len;
@@ -117,7 +116,7 @@ static void message_read(void *arg)
         size_t some = left < GWI_LEVELS_BUCKET ? left : GWI_LEVELS_BUCKET;
         size_t floats = some * GWI_LEVELS_BUCKET;
         gwi_wire_get_f32(norms, v.scales + 4 * at, some);
-        gwi_levels_decode(gwi_levels(), &levels, v.values + first * BITS / 8, norms,
+        gwi_levels_decode(&levels, v.values + first * BITS / 8, norms,
                           d->values_back + first,
                           d->k - first < floats ? d->k - first : floats);
     }

@@ -20,7 +20,7 @@ static void decode_levels(const gwi_wire_view *v, float *out)
     if (norms == NULL)
         abort();
     gwi_wire_get_f32(norms, v->scales, v->scale_count);
-    gwi_levels_decode(gwi_levels(), &format, v->values, norms, out, v->form.k);
+    gwi_levels_decode(&format, v->values, norms, out, v->form.k);
     free(norms);
 }
 
@@ -49,7 +49,7 @@ static void decode(const uint8_t *data, size_t len)
         gwi_wire_get_f32(out, v.values, v.form.k);
         break;
     case GWI_WIRE_BF16:
-        gwi_bf16_decode(gwi_bf16(), v.values, out, v.form.k);
+        gwi_bf16_decode(v.values, out, v.form.k);
         break;
     case GWI_WIRE_LEVELS:
         decode_levels(&v, out);

@@ -2,27 +2,10 @@
  *
  * support_emulated_vector.c - vector_avx512.c once more, built with SIMDe. */
 #define GWI_EMULATE_AVX512
-#define gwi_vector_avx512 emulated_vector_avx512
+#define gwi_vector_avx512 emulated_vector
+
+#include "support_emulated.h"
 
 #if __has_include(<simde/x86/avx512.h>)
-
 #include "kernels/vector_avx512.c"
-#include "support_emulated.h"
-
-int emulated_vector(gwi_vector_kernels *k)
-{
-    emulated_vector_avx512(k);
-    return 1;
-}
-
-#else
-
-#include "support_emulated.h"
-
-int emulated_vector(gwi_vector_kernels *k)
-{
-    (void)k;
-    return 0;
-}
-
 #endif

@@ -9,39 +9,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "kernels/cpu.h"
-#include "support_emulated.h"
 #include "support_values.h"
-
-gwi_select_kernels select_tested[4];
-size_t select_tested_count;
-
-int select_setup(void **unused)
-{
-    unsigned flags = gwi_cpu_flags_without(NULL);
-
-    (void)unused;
-    values_seed();
-    gwi_select_for(0, &select_tested[select_tested_count++]);
-    if (flags & (GWI_CPU_AVX2 | GWI_CPU_NEON))
-        gwi_select_for(flags & ~(unsigned)GWI_CPU_AVX512,
-                       &select_tested[select_tested_count++]);
-    if (flags & GWI_CPU_AVX512)
-        gwi_select_for(flags, &select_tested[select_tested_count++]);
-    if (emulated_select(&select_tested[select_tested_count]))
-        select_tested_count++;
-    else
-        print_message("no SIMDe: AVX-512 kernels not tested\n");
-    return 0;
-}
-
-int select_teardown(void **unused)
-{
-    (void)unused;
-    gwi_select_use(NULL);
-    gwi_threads_set(0);
-    return 0;
-}
 
 uint32_t select_key(float x)
 {

@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * support_select.h - selection the slow and obvious way, and the kernels to compare
- * with it. */
+ * support_select.h - selection the slow and obvious way. */
 #ifndef GW_SUPPORT_SELECT_H
 #define GW_SUPPORT_SELECT_H
 
 #include "kernels/select.h"
-
-/* The kernels of every instruction set that this machine has, once a group of tests
- * is set up with these. */
-extern gwi_select_kernels select_tested[4];
-extern size_t select_tested_count;
-int select_setup(void **unused);
-int select_teardown(void **unused);
 
 /* The order of magnitudes, written without the library's own gwi_magnitude_key(). */
 uint32_t select_key(float x);

@@ -2,45 +2,9 @@
  *
  * test_kernels_bf16.c - bf16: C against an obvious rounding, every instruction set
  * against C, any number of threads against one. */
-#if defined(__x86_64__) && __has_include(<simde/x86/avx512.h>)
-#define GWI_EMULATE_AVX512
-#define EMULATED
-#include "kernels/simd512.h"
-
-/* What SIMDe lacks and bf16_avx512.c uses. */
-GWI_EMULATED simde__m256i emulated_cvtepi32_epi16(simde__m512i v)
-{
-    uint32_t from[16];
-    uint16_t to[16];
-
-    simde_mm512_storeu_si512(from, v);
-    for (int i = 0; i < 16; i++)
-        to[i] = (uint16_t)from[i];
-    return simde_mm256_loadu_si256((const void *)to);
-}
-
-GWI_EMULATED simde__m512i emulated_cvtepu16_epi32(simde__m256i v)
-{
-    uint16_t from[16];
-    uint32_t to[16];
-
-    simde_mm256_storeu_si256((void *)from, v);
-    for (int i = 0; i < 16; i++)
-        to[i] = from[i];
-    return simde_mm512_loadu_si512(to);
-}
-
-#define _mm512_cvtepi32_epi16   emulated_cvtepi32_epi16
-#define _mm512_cvtepu16_epi32   emulated_cvtepu16_epi32
-#define gwi_bf16_kernels_avx512 emulated_bf16_kernels_avx512
-#include "kernels/bf16_avx512.c"
-#endif
-
 #include "kernels/bf16.h"
-#include "kernels/cpu.h"
 #include "kernels/pool.h"
-#include "support_guard.h"
-#include "support_values.h"
+#include "support_kernels.h"
 
 #include <float.h>
 #include <math.h>
@@ -52,39 +16,12 @@ GWI_EMULATED simde__m512i emulated_cvtepu16_epi32(simde__m256i v)
 
 enum { CAP = 1200 };
 
-static gwi_bf16_kernels portable, tested[4];
-static size_t tested_count;
-static guard guard_floats, guard_bytes;
+static const gwi_bf16_kernels *const portable = &kernels_tested[0].bf16;
 
 static int setup(void **unused)
 {
-    unsigned flags = gwi_cpu_flags_without(NULL);
-
     (void)unused;
-    values_seed();
-    gwi_bf16_kernels_for(0, &portable);
-    tested[tested_count++] = portable; /* for the guards */
-    if (flags & GWI_CPU_AVX2)
-        gwi_bf16_kernels_for(GWI_CPU_AVX2, &tested[tested_count++]);
-    if (flags & GWI_CPU_AVX512)
-        gwi_bf16_kernels_for(flags, &tested[tested_count++]);
-#ifdef EMULATED
-    tested[tested_count] = portable;
-    emulated_bf16_kernels_avx512(&tested[tested_count++]);
-#else
-    print_message("no SIMDe: AVX-512 kernels not tested\n");
-#endif
-    guard_init(&guard_floats, CAP * sizeof(float));
-    guard_init(&guard_bytes, 2 * CAP);
-    return 0;
-}
-
-static int teardown(void **unused)
-{
-    (void)unused;
-    guard_fini(&guard_floats);
-    guard_fini(&guard_bytes);
-    return 0;
+    return kernels_setup(CAP, 2 * CAP);
 }
 
 static float from_bits(uint32_t bits)
@@ -153,10 +90,10 @@ static void c_is_what_it_says(void **unused)
     values_fill(v, N, VALUES_HEAVY);
     memcpy(acc, v, sizeof v);
     memcpy(error, v, sizeof v);
-    portable.encode(v, N, bytes);
-    portable.encode_subtract(error, N, again);
-    portable.decode(bytes, out, N);
-    portable.decode_add(bytes, acc, N);
+    portable->encode(v, N, bytes);
+    portable->encode_subtract(error, N, again);
+    portable->decode(bytes, out, N);
+    portable->decode_add(bytes, acc, N);
     assert_memory_equal(bytes, again, sizeof bytes);
     for (size_t j = 0; j < N; j++) {
         uint16_t b = gwi_bf16_of(v[j]);
@@ -171,65 +108,45 @@ static void c_is_what_it_says(void **unused)
 
 /* ---- every instruction set against C ------------------------------------------ */
 
-static void check_floats(const gwi_bf16_kernels *k, const char *what, const float *got,
-                         const float *want, size_t n)
+static void same_as_c(const gwi_kernels *all, const kernels_place *p)
 {
-    size_t at = values_differ(got, want, n);
-
-    if (at != n)
-        fail_msg("%s %s, n=%zu: differs at %zu", k->isa, what, n, at);
-    assert_true(guard_intact(&guard_floats));
-}
-
-static void same_as_c(const gwi_bf16_kernels *k, size_t n, guard_side side,
-                      size_t offset, values_kind kind)
-{
-    const size_t len = n * sizeof(float);
-    float *v = guard_place(&guard_floats, len, side, offset * sizeof *v);
-    uint8_t *bytes = guard_place(&guard_bytes, 2 * n, side, offset);
+    const gwi_bf16_kernels *k = &all->bf16;
+    const size_t n = p->n, len = n * sizeof(float);
+    float *v = guard_place(&kernels_floats, len, p->side, p->offset * sizeof *v);
+    uint8_t *bytes = guard_place(&kernels_bytes, 2 * n, p->side, p->offset);
     uint8_t want_bytes[2 * CAP];
     float start[CAP], want[CAP];
 
-    values_fill(start, n, kind);
+    values_fill(start, n, p->kind);
     memcpy(v, start, len);
     memcpy(want, start, len);
-    portable.encode(v, n, want_bytes);
+    portable->encode(v, n, want_bytes);
     k->encode(v, n, bytes);
     assert_memory_equal(bytes, want_bytes, 2 * n);
-    check_floats(k, "encode", v, start, n);
+    kernels_same_floats(k->isa, "encode", v, start, n);
     memset(bytes, 0x55, 2 * n);
-    portable.encode_subtract(want, n, want_bytes);
+    portable->encode_subtract(want, n, want_bytes);
     k->encode_subtract(v, n, bytes);
     assert_memory_equal(bytes, want_bytes, 2 * n);
-    assert_true(guard_intact(&guard_bytes));
-    check_floats(k, "encode_subtract", v, want, n);
+    assert_true(guard_intact(&kernels_bytes));
+    kernels_same_floats(k->isa, "encode_subtract", v, want, n);
 
     for (size_t i = 0; i < 2 * n; i++)
         bytes[i] = (uint8_t)values_random();
-    portable.decode(bytes, want, n);
+    portable->decode(bytes, want, n);
     k->decode(bytes, v, n);
-    check_floats(k, "decode", v, want, n);
+    kernels_same_floats(k->isa, "decode", v, want, n);
     memcpy(v, start, len);
     memcpy(want, start, len);
-    portable.decode_add(bytes, want, n);
+    portable->decode_add(bytes, want, n);
     k->decode_add(bytes, v, n);
-    check_floats(k, "decode_add", v, want, n);
+    kernels_same_floats(k->isa, "decode_add", v, want, n);
 }
 
 static void all_lengths_and_offsets(void **unused)
 {
-    static const size_t longer[] = {96, 127, 128, 129, 512, 1001};
-    const size_t count = 68 + sizeof longer / sizeof *longer;
-
     (void)unused;
-    for (size_t t = 0; t < tested_count; t++)
-        for (size_t offset = 0; offset < 16; offset++)
-            for (size_t i = 0; i < count; i++) {
-                size_t n = i < 68 ? i : longer[i - 68];
-                values_kind kind = (values_kind)((i + offset) % VALUES_KINDS);
-                same_as_c(&tested[t], n, GUARD_END, offset, kind);
-                same_as_c(&tested[t], n, GUARD_START, offset, VALUES_HOSTILE);
-            }
+    kernels_everywhere(same_as_c, 1001, 1);
 }
 
 /* All that decides a rounding is in the upper half, the half below it, and whether
@@ -242,12 +159,12 @@ static void every_rounding(void **unused)
     uint8_t bytes[32 * LOWS], want[32 * LOWS];
 
     (void)unused;
-    for (size_t t = 0; t < tested_count; t++)
+    for (size_t t = 0; t < kernels_tested_count; t++)
         for (uint32_t b = 0; b < 0x10000; b += 16) {
             for (uint32_t i = 0; i < 16 * LOWS; i++)
                 v[i] = from_bits((b + i / LOWS) << 16 | low[i % LOWS]);
-            portable.encode(v, 16 * LOWS, want);
-            tested[t].encode(v, 16 * LOWS, bytes);
+            portable->encode(v, 16 * LOWS, want);
+            kernels_tested[t].bf16.encode(v, 16 * LOWS, bytes);
             assert_memory_equal(bytes, want, sizeof want);
         }
 }
@@ -261,14 +178,15 @@ typedef struct whole {
     uint8_t bytes[2 * LARGE], again[2 * LARGE];
 } whole;
 
-static void encode_whole(whole *w, const gwi_bf16_kernels *k)
+static void encode_whole(whole *w, const gwi_kernels *k)
 {
+    gwi_kernels_use(k);
     memcpy(w->error, w->v, sizeof w->v);
     memcpy(w->acc, w->v, sizeof w->v);
-    gwi_bf16_encode(k, w->v, LARGE, w->bytes);
-    gwi_bf16_encode_subtract(k, w->error, LARGE, w->again);
-    gwi_bf16_decode(k, w->bytes, w->out, LARGE);
-    gwi_bf16_decode_add(k, w->bytes, w->acc, LARGE);
+    gwi_bf16_encode(w->v, LARGE, w->bytes);
+    gwi_bf16_encode_subtract(w->error, LARGE, w->again);
+    gwi_bf16_decode(w->bytes, w->out, LARGE);
+    gwi_bf16_decode_add(w->bytes, w->acc, LARGE);
 }
 
 static void threads_agree(void **unused)
@@ -280,17 +198,17 @@ static void threads_agree(void **unused)
     values_fill(one->v, LARGE, VALUES_HEAVY);
     memcpy(many->v, one->v, sizeof one->v);
     gwi_threads_set(1);
-    encode_whole(one, &portable);
+    encode_whole(one, &kernels_tested[0]);
     for (size_t j = 0; j < LARGE; j++)
         assert_true(one->out[j] == gwi_bf16_value(gwi_bf16_of(one->v[j])));
     for (unsigned threads = 1; threads < 5; threads++) {
         gwi_threads_set(threads);
-        encode_whole(many, gwi_bf16());
+        encode_whole(many, NULL);
         assert_memory_equal(one, many, sizeof *one);
     }
     gwi_threads_set(0);
-    gwi_bf16_encode(gwi_bf16(), NULL, 0, NULL);
-    gwi_bf16_decode_add(gwi_bf16(), NULL, NULL, 0);
+    gwi_bf16_encode(NULL, 0, NULL);
+    gwi_bf16_decode_add(NULL, NULL, 0);
     free(one);
     free(many);
 }
@@ -303,5 +221,5 @@ int main(void)
         cmocka_unit_test(every_rounding),    cmocka_unit_test(threads_agree),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, kernels_teardown);
 }

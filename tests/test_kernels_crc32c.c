@@ -2,10 +2,8 @@
  *
  * test_kernels_crc32c.c - the check of messages against known values, against the
  * definition bit by bit, and for the errors that it must find. */
-#include "kernels/cpu.h"
 #include "kernels/crc32c.h"
-#include "support_guard.h"
-#include "support_values.h"
+#include "support_kernels.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,11 +25,6 @@ static uint32_t slow(uint32_t check, const uint8_t *p, size_t len)
     return ~c;
 }
 
-static gwi_crc32c_kernel *kernel_at(int i)
-{
-    return gwi_crc32c_for(i == 0 ? 0 : gwi_cpu_flags_without(NULL));
-}
-
 static void fill(uint8_t *p, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -47,31 +40,27 @@ static void known_values(void **state)
     memset(ones, 0xff, sizeof ones);
     for (int i = 0; i < 32; i++)
         up[i] = (uint8_t)i;
-    for (int i = 0; i < 2; i++) {
-        gwi_crc32c_kernel *crc = kernel_at(i);
-        assert_int_equal(crc(0, "123456789", 9), 0xe3069283u);
-        assert_int_equal(crc(0, zeros, 32), 0x8a9136aau);
-        assert_int_equal(crc(0, ones, 32), 0x62a8ab43u);
-        assert_int_equal(crc(0, up, 32), 0x46dd794eu);
-        assert_int_equal(crc(0, NULL, 0), 0);
+    for (size_t t = 0; t < kernels_tested_count; t++) {
+        const gwi_crc_kernels *k = &kernels_tested[t].crc;
+        assert_int_equal(k->crc32c(0, "123456789", 9), 0xe3069283u);
+        assert_int_equal(k->crc32c(0, zeros, 32), 0x8a9136aau);
+        assert_int_equal(k->crc32c(0, ones, 32), 0x62a8ab43u);
+        assert_int_equal(k->crc32c(0, up, 32), 0x46dd794eu);
+        assert_int_equal(k->crc32c(0, NULL, 0), 0);
     }
 }
 
 static void against_the_definition(void **state)
 {
-    guard g;
-
     (void)state;
-    guard_init(&g, LONGEST + 64);
     for (size_t len = 0; len <= LONGEST; len += len < 70 ? 1 : 61) {
-        uint8_t *p = guard_place(&g, len, GUARD_END, len % 9);
+        uint8_t *p = guard_place(&kernels_bytes, len, GUARD_END, len % 9);
         uint32_t start = (uint32_t)values_below(UINT32_MAX);
         fill(p, len);
         uint32_t want = slow(start, p, len);
-        for (int i = 0; i < 2; i++)
-            assert_int_equal(kernel_at(i)(start, p, len), want);
+        for (size_t t = 0; t < kernels_tested_count; t++)
+            assert_int_equal(kernels_tested[t].crc.crc32c(start, p, len), want);
     }
-    guard_fini(&g);
 }
 
 /* What is checked in parts has the check of the whole. */
@@ -81,11 +70,12 @@ static void in_parts(void **state)
 
     (void)state;
     fill(data, sizeof data);
-    for (int i = 0; i < 2; i++)
+    for (size_t t = 0; t < kernels_tested_count; t++)
         for (int trial = 0; trial < 50; trial++) {
             size_t cut = values_below(sizeof data + 1);
-            uint32_t first = kernel_at(i)(0, data, cut);
-            assert_int_equal(kernel_at(i)(first, data + cut, sizeof data - cut),
+            const gwi_crc_kernels *k = &kernels_tested[t].crc;
+            uint32_t first = k->crc32c(0, data, cut);
+            assert_int_equal(k->crc32c(first, data + cut, sizeof data - cut),
                              gwi_crc32c(0, data, sizeof data));
         }
 }
@@ -109,6 +99,12 @@ static void finds_errors(void **state)
     }
 }
 
+static int setup(void **unused)
+{
+    (void)unused;
+    return kernels_setup(0, LONGEST + 64);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -118,6 +114,5 @@ int main(void)
         cmocka_unit_test(finds_errors),
     };
 
-    values_seed();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, setup, kernels_teardown);
 }

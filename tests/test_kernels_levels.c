@@ -3,115 +3,27 @@
  * test_kernels_levels.c - random numbers and levels: bytes fixed for good, C
  * against an obvious version in double, every instruction set against C, any
  * number of threads against one, and what probability promises. */
-#if defined(__x86_64__) && __has_include(<simde/x86/avx512.h>)
-#define GWI_EMULATE_AVX512
-#define EMULATED
-#include "kernels/simd512.h"
-
-typedef union lanes {
-    simde__m512i v;
-    simde__m512 f;
-    int32_t i[16];
-    uint32_t u[16];
-    float x[16];
-} lanes;
-
-/* What SIMDe lacks and levels_avx512.c uses, or has with signed overflow. */
-GWI_EMULATED simde__m512i emulated_cvttps_epi32(simde__m512 v)
-{
-    lanes from = {.f = v}, to;
-
-    for (int i = 0; i < 16; i++)
-        to.i[i] = (int32_t)from.x[i];
-    return to.v;
-}
-
-GWI_EMULATED simde__m512 emulated_cvtepi32_ps(simde__m512i v)
-{
-    lanes from = {.v = v}, to;
-
-    for (int i = 0; i < 16; i++)
-        to.x[i] = (float)from.i[i];
-    return to.f;
-}
-
-GWI_EMULATED simde__m512i emulated_srav_epi32(simde__m512i v, simde__m512i count)
-{
-    lanes a = {.v = v}, by = {.v = count};
-
-    for (int i = 0; i < 16; i++)
-        a.i[i] >>= by.i[i];
-    return a.v;
-}
-
-GWI_EMULATED simde__m512i emulated_mullo_epi32(simde__m512i v, simde__m512i w)
-{
-    lanes a = {.v = v}, b = {.v = w};
-
-    for (int i = 0; i < 16; i++)
-        a.u[i] *= b.u[i];
-    return a.v;
-}
-
-#undef _mm512_mullo_epi32
-#define _mm512_mullo_epi32        emulated_mullo_epi32
-#define _mm512_cvttps_epi32       emulated_cvttps_epi32
-#define _mm512_cvtepi32_ps        emulated_cvtepi32_ps
-#define _mm512_srav_epi32         emulated_srav_epi32
-#define gwi_levels_kernels_avx512 emulated_levels_kernels_avx512
-#include "kernels/levels_avx512.c"
-#endif
-
-#include "kernels/cpu.h"
 #include "kernels/levels.h"
 #include "kernels/pool.h"
-#include "support_guard.h"
-#include "support_values.h"
+#include "support_kernels.h"
 
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
 enum { CAP = 1200 };
 
-static gwi_level_kernels portable, tested[4];
-static size_t tested_count, native_count;
-static guard guard_floats, guard_bytes;
+static const gwi_levels_kernels *const portable = &kernels_tested[0].levels;
 
 static int setup(void **unused)
 {
-    unsigned flags = gwi_cpu_flags_without(NULL);
-
     (void)unused;
-    values_seed();
-    gwi_levels_kernels_for(0, &portable);
-    tested[tested_count++] = portable; /* for the guards */
-    if (flags & GWI_CPU_AVX2)
-        gwi_levels_kernels_for(GWI_CPU_AVX2, &tested[tested_count++]);
-    if (flags & GWI_CPU_AVX512)
-        gwi_levels_kernels_for(flags, &tested[tested_count++]);
-    native_count = tested_count;
-#ifdef EMULATED
-    tested[tested_count] = portable;
-    emulated_levels_kernels_avx512(&tested[tested_count++]);
-#else
-    print_message("no SIMDe: AVX-512 kernels not tested\n");
-#endif
-    guard_init(&guard_floats, CAP * sizeof(float));
-    guard_init(&guard_bytes, CAP);
-    return 0;
-}
-
-static int teardown(void **unused)
-{
-    (void)unused;
-    guard_fini(&guard_floats);
-    guard_fini(&guard_bytes);
-    return 0;
+    return kernels_setup(CAP, CAP);
 }
 
 /* ---- random numbers --------------------------------------------------------- */
@@ -223,8 +135,7 @@ static void bytes_are_as_specified(void **unused)
         uint8_t packed[20];
         char text[41] = "";
         size_t len = gwi_levels_packed_len(&f, 20);
-        gwi_levels_encode(gwi_levels(), &f, v, 20, gwi_random_key(1, 2, 3), 4, packed,
-                          norms);
+        gwi_levels_encode(&f, v, 20, gwi_random_key(1, 2, 3), 4, packed, norms);
         for (size_t i = 0; i < len; i++)
             snprintf(text + 2 * i, 3, "%02x", packed[i]);
         assert_string_equal(text, want[bits - 2]);
@@ -290,6 +201,7 @@ static void c_is_what_it_says(void **unused)
     uint8_t packed[N], again[N];
 
     (void)unused;
+    gwi_kernels_use(&kernels_tested[0]);
     for (size_t trial = 0; trial < 2 * 7 * 50; trial++) {
         gwi_levels_format f = {2 + (unsigned)(trial / 2 % 7),
                                (uint32_t)(8 + 8 * values_below(20)),
@@ -299,8 +211,8 @@ static void c_is_what_it_says(void **unused)
         values_fill(v, n, trial % 3 ? VALUES_PLAIN : VALUES_HEAVY);
         assert_int_equal(gwi_levels_packed_len(&f, n), (n * f.bits + 7) / 8);
         assert_int_equal(gwi_levels_buckets(&f, n), (n + f.bucket - 1) / f.bucket);
-        gwi_levels_encode(&portable, &f, v, n, key, 0, packed, norms);
-        gwi_levels_decode(&portable, &f, packed, norms, out, n);
+        gwi_levels_encode(&f, v, n, key, 0, packed, norms);
+        gwi_levels_decode(&f, packed, norms, out, n);
         for (size_t b = 0; b * f.bucket < n; b++) {
             size_t at = b * f.bucket;
             check_bucket(&f, v + at, n - at < f.bucket ? n - at : f.bucket, key, b,
@@ -308,14 +220,15 @@ static void c_is_what_it_says(void **unused)
         }
         memcpy(acc, v, sizeof acc);
         memcpy(error, v, sizeof error);
-        gwi_levels_decode_add(&portable, &f, packed, norms, acc, n);
-        gwi_levels_encode_subtract(&portable, &f, error, n, key, 0, again, norms);
+        gwi_levels_decode_add(&f, packed, norms, acc, n);
+        gwi_levels_encode_subtract(&f, error, n, key, 0, again, norms);
         assert_memory_equal(again, packed, gwi_levels_packed_len(&f, n));
         for (size_t j = 0; j < n; j++) {
             assert_true(acc[j] == v[j] + out[j]);
             assert_true(error[j] == v[j] - out[j]);
         }
     }
+    gwi_kernels_use(NULL);
 }
 
 static void norms_are_guarded(void **unused)
@@ -325,19 +238,19 @@ static void norms_are_guarded(void **unused)
     (void)unused;
     for (int which = 0; which < 2; which++) {
         gwi_levels_norm norm = (gwi_levels_norm)which;
-        assert_true(gwi_levels_norm_of(&portable, norm, x, 0) == 0.0f);
+        assert_true(gwi_levels_norm_of(portable, norm, x, 0) == 0.0f);
         x[1] = 0.0f;
-        assert_true(gwi_levels_norm_of(&portable, norm, x, 3) == 0.0f);
+        assert_true(gwi_levels_norm_of(portable, norm, x, 3) == 0.0f);
         x[1] = -0x1.8p-97f;
-        assert_true(gwi_levels_norm_of(&portable, norm, x, 3) == 0.0f);
+        assert_true(gwi_levels_norm_of(portable, norm, x, 3) == 0.0f);
         x[1] = -0x1p-96f;
-        assert_true(gwi_levels_norm_of(&portable, norm, x, 3) == 0x1p-96f);
+        assert_true(gwi_levels_norm_of(portable, norm, x, 3) == 0x1p-96f);
         x[0] = x[1] = FLT_MAX;
-        assert_true(gwi_levels_norm_of(&portable, norm, x, 3) == GWI_LEVELS_NORM_MAX);
+        assert_true(gwi_levels_norm_of(portable, norm, x, 3) == GWI_LEVELS_NORM_MAX);
         x[1] = -INFINITY;
-        assert_true(gwi_levels_norm_of(&portable, norm, x, 3) == GWI_LEVELS_NORM_MAX);
+        assert_true(gwi_levels_norm_of(portable, norm, x, 3) == GWI_LEVELS_NORM_MAX);
         x[1] = NAN;
-        assert_true(gwi_levels_norm_of(&portable, norm, x, 3) == GWI_LEVELS_NORM_MAX);
+        assert_true(gwi_levels_norm_of(portable, norm, x, 3) == GWI_LEVELS_NORM_MAX);
         x[0] = 0.0f;
     }
 }
@@ -351,13 +264,14 @@ static void extremes_survive(void **unused)
     uint8_t packed[64];
 
     (void)unused;
+    gwi_kernels_use(&kernels_tested[0]);
     for (unsigned trial = 0; trial < 5 * 7 * 2; trial++) {
         gwi_levels_format f = {2 + trial % 7, 8, (gwi_levels_norm)(trial / 7 % 2)};
         float size = sizes[trial / 14];
         for (size_t j = 8; j < 64; j++)
             v[j] = (j % 2 ? -size : size) / (float)(1 + j % 8);
-        gwi_levels_encode(&portable, &f, v, 64, trial, 0, packed, norms);
-        gwi_levels_decode(&portable, &f, packed, norms, out, 64);
+        gwi_levels_encode(&f, v, 64, trial, 0, packed, norms);
+        gwi_levels_decode(&f, packed, norms, out, 64);
         for (size_t j = 0; j < 64; j++) {
             float unit = gwi_levels_unit(f.bits, norms[j / 8]);
             assert_true(isfinite(out[j]));
@@ -365,84 +279,79 @@ static void extremes_survive(void **unused)
             assert_true(j >= 8 || out[j] == 0.0f);
         }
     }
+    gwi_kernels_use(NULL);
 }
 
 /* ---- every instruction set against C ------------------------------------------ */
 
-typedef struct place {
-    size_t n;
-    guard_side side;
-    size_t floats, bytes; /* distances from the inaccessible page */
-} place;
-
-static void check_floats(const gwi_level_kernels *k, const char *what, const float *got,
-                         const float *want, size_t n, unsigned bits)
+static void check_floats(const gwi_levels_kernels *k, const char *what,
+                         const float *got, const float *want, size_t n, unsigned bits)
 {
-    size_t at = values_differ(got, want, n);
+    char text[64];
 
-    if (at != n)
-        fail_msg("%s %s, n=%zu bits=%u: differs at %zu", k->isa, what, n, bits, at);
-    assert_true(guard_intact(&guard_floats));
+    snprintf(text, sizeof text, "%s, %u bits", what, bits);
+    kernels_same_floats(k->isa, text, got, want, n);
 }
 
-static void same_encoding(const gwi_level_kernels *k, const place *p,
-                          const gwi_level_rule *rule, const float *start)
+static void same_encoding(const gwi_levels_kernels *k, const kernels_place *p,
+                          const gwi_levels_rule *rule, const float *start)
 {
     const size_t len = (p->n * rule->bits + 7) / 8;
     float *v =
-        guard_place(&guard_floats, p->n * sizeof *v, p->side, p->floats * sizeof *v);
-    uint8_t *packed = guard_place(&guard_bytes, len, p->side, p->bytes);
+        guard_place(&kernels_floats, p->n * sizeof *v, p->side, p->offset * sizeof *v);
+    uint8_t *packed = guard_place(&kernels_bytes, len, p->side, p->offset);
     uint8_t want[CAP];
     float error[CAP];
 
     memcpy(v, start, p->n * sizeof *v);
-    portable.encode(rule, v, p->n, want);
+    portable->encode(rule, v, p->n, want);
     k->encode(rule, v, p->n, packed);
     assert_memory_equal(packed, want, len);
-    assert_true(guard_intact(&guard_bytes));
+    assert_true(guard_intact(&kernels_bytes));
     check_floats(k, "encode", v, start, p->n, rule->bits);
 
     memcpy(error, start, p->n * sizeof *v);
     memset(packed, 0x55, len);
-    portable.encode_subtract(rule, error, p->n, want);
+    portable->encode_subtract(rule, error, p->n, want);
     k->encode_subtract(rule, v, p->n, packed);
     assert_memory_equal(packed, want, len);
-    assert_true(guard_intact(&guard_bytes));
+    assert_true(guard_intact(&kernels_bytes));
     check_floats(k, "encode_subtract", v, error, p->n, rule->bits);
 }
 
-static void same_decoding(const gwi_level_kernels *k, const place *p, unsigned bits,
-                          float unit, const float *start)
+static void same_decoding(const gwi_levels_kernels *k, const kernels_place *p,
+                          unsigned bits, float unit, const float *start)
 {
     const size_t len = (p->n * bits + 7) / 8;
     float *v =
-        guard_place(&guard_floats, p->n * sizeof *v, p->side, p->floats * sizeof *v);
-    uint8_t *packed = guard_place(&guard_bytes, len, p->side, p->bytes);
+        guard_place(&kernels_floats, p->n * sizeof *v, p->side, p->offset * sizeof *v);
+    uint8_t *packed = guard_place(&kernels_bytes, len, p->side, p->offset);
     float want[CAP];
 
     for (size_t i = 0; i < len; i++)
         packed[i] = (uint8_t)values_random();
-    portable.decode(packed, bits, unit, want, p->n);
+    portable->decode(packed, bits, unit, want, p->n);
     k->decode(packed, bits, unit, v, p->n);
     check_floats(k, "decode", v, want, p->n, bits);
 
     memcpy(v, start, p->n * sizeof *v);
     memcpy(want, start, p->n * sizeof *v);
-    portable.decode_add(packed, bits, unit, want, p->n);
+    portable->decode_add(packed, bits, unit, want, p->n);
     k->decode_add(packed, bits, unit, v, p->n);
     check_floats(k, "decode_add", v, want, p->n, bits);
 }
 
-static void same_as_c(const gwi_level_kernels *k, const place *p, values_kind kind)
+static void same_as_c(const gwi_kernels *all, const kernels_place *p)
 {
+    const gwi_levels_kernels *k = &all->levels;
     float start[CAP];
 
-    values_fill(start, p->n, kind);
+    values_fill(start, p->n, p->kind);
     for (unsigned bits = 2; bits <= 8; bits++) {
         gwi_levels_norm norm = (gwi_levels_norm)((bits + p->n) % 2);
-        float size = gwi_levels_norm_of(&portable, norm, start, p->n);
-        gwi_level_rule rule =
-            gwi_level_rule_make(bits, size, values_random(), values_random());
+        float size = gwi_levels_norm_of(portable, norm, start, p->n);
+        gwi_levels_rule rule =
+            gwi_levels_rule_make(bits, size, values_random(), values_random());
         assert_true(gwi_levels_norm_of(k, norm, start, p->n) == size);
         same_encoding(k, p, &rule, start);
         same_decoding(k, p, bits, rule.unit, start);
@@ -451,20 +360,8 @@ static void same_as_c(const gwi_level_kernels *k, const place *p, values_kind ki
 
 static void all_lengths_and_offsets(void **unused)
 {
-    static const size_t longer[] = {96, 127, 128, 129, 512, 1001};
-    const size_t count = 68 + sizeof longer / sizeof *longer;
-
     (void)unused;
-    for (size_t t = 0; t < tested_count; t++)
-        /* Emulation is slow, and cares little where things lie. */
-        for (size_t offset = 0; offset < 16; offset += t < native_count ? 1 : 5)
-            for (size_t i = 0; i < count; i++) {
-                place p = {i < 68 ? i : longer[i - 68], GUARD_END, offset, offset};
-                values_kind kind = (values_kind)((i + offset) % VALUES_KINDS);
-                same_as_c(&tested[t], &p, kind);
-                p.side = GUARD_START;
-                same_as_c(&tested[t], &p, VALUES_HOSTILE);
-            }
+    kernels_everywhere(same_as_c, 1001, 5);
 }
 
 /* ---- whole vectors ------------------------------------------------------------ */
@@ -476,17 +373,17 @@ typedef struct whole {
     uint8_t packed[LARGE], again[LARGE];
 } whole;
 
-static void encode_whole(whole *w, const gwi_levels_format *f,
-                         const gwi_level_kernels *k)
+static void encode_whole(whole *w, const gwi_levels_format *f, const gwi_kernels *k)
 {
+    gwi_kernels_use(k);
     memcpy(w->error, w->v, sizeof w->v);
     memcpy(w->acc, w->v, sizeof w->v);
     memset(w->packed, 0, sizeof w->packed);
     memset(w->again, 0, sizeof w->again);
-    gwi_levels_encode(k, f, w->v, LARGE, 5, 0, w->packed, w->norms);
-    gwi_levels_encode_subtract(k, f, w->error, LARGE, 5, 0, w->again, w->norms);
-    gwi_levels_decode(k, f, w->packed, w->norms, w->out, LARGE);
-    gwi_levels_decode_add(k, f, w->packed, w->norms, w->acc, LARGE);
+    gwi_levels_encode(f, w->v, LARGE, 5, 0, w->packed, w->norms);
+    gwi_levels_encode_subtract(f, w->error, LARGE, 5, 0, w->again, w->norms);
+    gwi_levels_decode(f, w->packed, w->norms, w->out, LARGE);
+    gwi_levels_decode_add(f, w->packed, w->norms, w->acc, LARGE);
 }
 
 static void threads_agree(void **unused)
@@ -502,9 +399,9 @@ static void threads_agree(void **unused)
         gwi_levels_format f = {2 + trial % 7, buckets[trial % 4],
                                (gwi_levels_norm)(trial % 2)};
         gwi_threads_set(1);
-        encode_whole(one, &f, &portable);
+        encode_whole(one, &f, &kernels_tested[0]);
         gwi_threads_set(2 + trial % 3);
-        encode_whole(many, &f, gwi_levels());
+        encode_whole(many, &f, NULL);
         assert_memory_equal(one, many, sizeof *one);
         assert_memory_equal(one->packed, one->again, sizeof one->packed);
     }
@@ -525,14 +422,14 @@ static void parts_are_as_in_the_whole(void **unused)
 
     (void)unused;
     values_fill(v, N, VALUES_PLAIN);
-    gwi_levels_encode(gwi_levels(), &f, v, N, 3, 100, packed, norms);
-    gwi_levels_encode(gwi_levels(), &f, v + FIRST * BUCKET, N - FIRST * BUCKET, 3,
-                      100 + FIRST, part, part_norms);
+    gwi_levels_encode(&f, v, N, 3, 100, packed, norms);
+    gwi_levels_encode(&f, v + FIRST * BUCKET, N - FIRST * BUCKET, 3, 100 + FIRST, part,
+                      part_norms);
     assert_memory_equal(packed + at, part, len - at);
     assert_memory_equal(norms + FIRST, part_norms,
                         (N / BUCKET - FIRST) * sizeof *norms);
-    gwi_levels_encode(gwi_levels(), &f, NULL, 0, 3, 100, NULL, NULL);
-    gwi_levels_decode_add(gwi_levels(), &f, NULL, NULL, NULL, 0);
+    gwi_levels_encode(&f, NULL, 0, 3, 100, NULL, NULL);
+    gwi_levels_decode_add(&f, NULL, NULL, NULL, 0);
 }
 
 /* ---- what probability promises ------------------------------------------------ */
@@ -554,9 +451,9 @@ static void rounding_is_unbiased(void **unused)
         double sum[D] = {0}, squares = 0.0, length = obvious_norm(v, D, GWI_NORM_L2);
         double s = (double)(1 << (f.bits - 1)) - 1;
         for (uint64_t round = 0; round < ROUNDS; round++) {
-            gwi_levels_encode(gwi_levels(), &f, v, D, gwi_random_key(1, round, trial),
-                              0, packed, norms);
-            gwi_levels_decode(gwi_levels(), &f, packed, norms, out, D);
+            gwi_levels_encode(&f, v, D, gwi_random_key(1, round, trial), 0, packed,
+                              norms);
+            gwi_levels_decode(&f, packed, norms, out, D);
             for (size_t j = 0; j < D; j++) {
                 double error = (double)out[j] - (double)v[j];
                 sum[j] += error;
@@ -591,5 +488,5 @@ int main(void)
         cmocka_unit_test(rounding_is_unbiased),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, kernels_teardown);
 }

@@ -2,18 +2,9 @@
  *
  * test_kernels_means.c - two means, sign and mean: C against obvious loops, every
  * instruction set against C, any number of threads against one. */
-#if defined(__x86_64__) && __has_include(<simde/x86/avx512.h>)
-#define GWI_EMULATE_AVX512
-#define EMULATED
-#define gwi_means_kernels_avx512 emulated_means_kernels_avx512
-#include "kernels/means_avx512.c"
-#endif
-
-#include "kernels/cpu.h"
 #include "kernels/means.h"
 #include "kernels/pool.h"
-#include "support_guard.h"
-#include "support_values.h"
+#include "support_kernels.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -24,39 +15,12 @@
 
 enum { CAP = 5000 };
 
-static gwi_mean_kernels portable, tested[4];
-static size_t tested_count;
-static guard guard_floats, guard_bytes;
+static const gwi_means_kernels *const portable = &kernels_tested[0].means;
 
 static int setup(void **unused)
 {
-    unsigned flags = gwi_cpu_flags_without(NULL);
-
     (void)unused;
-    values_seed();
-    gwi_means_kernels_for(0, &portable);
-    tested[tested_count++] = portable; /* for the guards */
-    if (flags & GWI_CPU_AVX2)
-        gwi_means_kernels_for(GWI_CPU_AVX2, &tested[tested_count++]);
-    if (flags & GWI_CPU_AVX512)
-        gwi_means_kernels_for(flags, &tested[tested_count++]);
-#ifdef EMULATED
-    tested[tested_count] = portable;
-    emulated_means_kernels_avx512(&tested[tested_count++]);
-#else
-    print_message("no SIMDe: AVX-512 kernels not tested\n");
-#endif
-    guard_init(&guard_floats, CAP * sizeof(float));
-    guard_init(&guard_bytes, CAP / 8 + 1);
-    return 0;
-}
-
-static int teardown(void **unused)
-{
-    (void)unused;
-    guard_fini(&guard_floats);
-    guard_fini(&guard_bytes);
-    return 0;
+    return kernels_setup(CAP, CAP / 8 + 1);
 }
 
 /* ---- C against obvious loops -------------------------------------------------- */
@@ -76,12 +40,12 @@ static void c_two_means(void **unused)
             *(v[j] < 0 ? &minus : &plus) += (long double)v[j];
             below += v[j] < 0;
         }
-        portable.two_sums(v, n, &sums);
+        portable->two_sums(v, n, &sums);
         assert_true(fabsl((long double)sums.plus - plus) <= 1e-14L * plus);
         assert_true(fabsl((long double)sums.minus - minus) <= -1e-14L * minus);
         assert_true(sums.minus_count == below && sums.plus_count == n - below);
         memcpy(shifted, v, sizeof v);
-        portable.two_shift(shifted, n, 0.125f, -3.0f);
+        portable->two_shift(shifted, n, 0.125f, -3.0f);
         for (size_t j = 0; j < n; j++)
             assert_true(shifted[j] == v[j] + (v[j] < 0 ? -3.0f : 0.125f));
     }
@@ -90,8 +54,8 @@ static void c_two_means(void **unused)
 /* Zeros of both signs count with the positive ones and are shifted with them. */
 static void zeros_are_not_negative(void **unused)
 {
-    for (size_t t = 0; t < tested_count; t++) {
-        const gwi_mean_kernels *k = &tested[t];
+    for (size_t t = 0; t < kernels_tested_count; t++) {
+        const gwi_means_kernels *k = &kernels_tested[t].means;
         float v[] = {-0.0f, 0.0f, -1.0f, 3.0f, -0x1p-149f};
         gwi_two_sums sums;
         k->two_sums(v, 5, &sums);
@@ -115,12 +79,12 @@ static void c_signs(void **unused)
         long double sum = 0.0L;
         values_fill(v, n, n % 2 ? VALUES_HEAVY : VALUES_FEW);
         memset(signs, 0xff, sizeof signs);
-        double got = portable.sign_encode(v, n, signs);
+        double got = portable->sign_encode(v, n, signs);
         memcpy(acc, v, sizeof v);
         memcpy(error, v, sizeof v);
-        portable.sign_decode(signs, 0.3f, out, n);
-        portable.sign_decode_add(signs, 0.3f, acc, n);
-        portable.sign_subtract(error, n, 0.3f);
+        portable->sign_decode(signs, 0.3f, out, n);
+        portable->sign_decode_add(signs, 0.3f, acc, n);
+        portable->sign_subtract(error, n, 0.3f);
         for (size_t j = 0; j < n; j++) {
             sum += fabsl((long double)v[j]);
             assert_int_equal(signs[j / 8] >> j % 8 & 1, signbit(v[j]) != 0);
@@ -144,23 +108,7 @@ static void means_of(void **unused)
 
 /* ---- every instruction set against C ------------------------------------------ */
 
-/* Same bits, all NaN being one. */
-static void check_double(double got, double want)
-{
-    assert_true(memcmp(&got, &want, sizeof got) == 0 || (isnan(got) && isnan(want)));
-}
-
-static void check_floats(const gwi_mean_kernels *k, const char *what, const float *got,
-                         const float *want, size_t n)
-{
-    size_t at = values_differ(got, want, n);
-
-    if (at != n)
-        fail_msg("%s %s, n=%zu: differs at %zu", k->isa, what, n, at);
-    assert_true(guard_intact(&guard_floats));
-}
-
-static void same_means(const gwi_mean_kernels *k, float *v, const float *start,
+static void same_means(const gwi_means_kernels *k, float *v, const float *start,
                        size_t n)
 {
     gwi_two_sums got, want;
@@ -168,18 +116,18 @@ static void same_means(const gwi_mean_kernels *k, float *v, const float *start,
 
     memcpy(v, start, n * sizeof *v);
     memcpy(expected, start, n * sizeof *v);
-    portable.two_sums(start, n, &want);
+    portable->two_sums(start, n, &want);
     k->two_sums(v, n, &got);
-    check_double(got.plus, want.plus);
-    check_double(got.minus, want.minus);
+    kernels_same_double(got.plus, want.plus);
+    kernels_same_double(got.minus, want.minus);
     assert_true(got.plus_count == want.plus_count);
     assert_true(got.minus_count == want.minus_count);
-    portable.two_shift(expected, n, -0.25f, 1e-3f);
+    portable->two_shift(expected, n, -0.25f, 1e-3f);
     k->two_shift(v, n, -0.25f, 1e-3f);
-    check_floats(k, "two_shift", v, expected, n);
+    kernels_same_floats(k->isa, "two_shift", v, expected, n);
 }
 
-static void same_signs(const gwi_mean_kernels *k, float *v, uint8_t *signs,
+static void same_signs(const gwi_means_kernels *k, float *v, uint8_t *signs,
                        const float *start, size_t n)
 {
     const float mean = 0.7f;
@@ -188,35 +136,36 @@ static void same_signs(const gwi_mean_kernels *k, float *v, uint8_t *signs,
 
     memcpy(v, start, n * sizeof *v);
     memcpy(expected, start, n * sizeof *v);
-    check_double(k->sign_encode(v, n, signs), portable.sign_encode(start, n, want));
+    kernels_same_double(k->sign_encode(v, n, signs),
+                        portable->sign_encode(start, n, want));
     assert_memory_equal(signs, want, (n + 7) / 8);
-    assert_true(guard_intact(&guard_bytes));
-    portable.sign_subtract(expected, n, mean);
+    assert_true(guard_intact(&kernels_bytes));
+    portable->sign_subtract(expected, n, mean);
     k->sign_subtract(v, n, mean);
-    check_floats(k, "sign_subtract", v, expected, n);
+    kernels_same_floats(k->isa, "sign_subtract", v, expected, n);
 
     for (size_t i = 0; i < (n + 7) / 8; i++)
         signs[i] = (uint8_t)values_random();
-    portable.sign_decode(signs, mean, expected, n);
+    portable->sign_decode(signs, mean, expected, n);
     k->sign_decode(signs, mean, v, n);
-    check_floats(k, "sign_decode", v, expected, n);
+    kernels_same_floats(k->isa, "sign_decode", v, expected, n);
     memcpy(v, start, n * sizeof *v);
     memcpy(expected, start, n * sizeof *v);
-    portable.sign_decode_add(signs, mean, expected, n);
+    portable->sign_decode_add(signs, mean, expected, n);
     k->sign_decode_add(signs, mean, v, n);
-    check_floats(k, "sign_decode_add", v, expected, n);
+    kernels_same_floats(k->isa, "sign_decode_add", v, expected, n);
 }
 
-static void same_as_c(const gwi_mean_kernels *k, size_t n, guard_side side,
-                      size_t offset, values_kind kind)
+static void same_as_c(const gwi_kernels *k, const kernels_place *p)
 {
-    float *v = guard_place(&guard_floats, n * sizeof *v, side, offset * sizeof *v);
-    uint8_t *signs = guard_place(&guard_bytes, (n + 7) / 8, side, offset);
+    const size_t n = p->n, gap = p->offset;
+    float *v = guard_place(&kernels_floats, n * sizeof *v, p->side, gap * sizeof *v);
+    uint8_t *signs = guard_place(&kernels_bytes, (n + 7) / 8, p->side, gap);
     float start[CAP];
 
-    values_fill(start, n, kind);
-    same_means(k, v, start, n);
-    same_signs(k, v, signs, start, n);
+    values_fill(start, n, p->kind);
+    same_means(&k->means, v, start, n);
+    same_signs(&k->means, v, signs, start, n);
 }
 
 /* Finite floats of any size: unlike those of similar size, their sums in double
@@ -236,30 +185,20 @@ static void order_is_fixed(void **unused)
     uint8_t signs[CAP / 8 + 1];
 
     (void)unused;
-    guard_place(&guard_floats, 0, GUARD_END, 0);
-    guard_place(&guard_bytes, 0, GUARD_END, 0);
-    for (size_t t = 0; t < tested_count; t++)
+    guard_place(&kernels_floats, 0, GUARD_END, 0);
+    guard_place(&kernels_bytes, 0, GUARD_END, 0);
+    for (size_t t = 0; t < kernels_tested_count; t++)
         for (size_t n = 0; n < 400; n++) {
             fill_wide(start, n);
-            same_means(&tested[t], v, start, n);
-            same_signs(&tested[t], v, signs, start, n);
+            same_means(&kernels_tested[t].means, v, start, n);
+            same_signs(&kernels_tested[t].means, v, signs, start, n);
         }
 }
 
 static void all_lengths_and_offsets(void **unused)
 {
-    static const size_t longer[] = {96, 127, 128, 129, 512, 1001, 4096, 4983};
-    const size_t count = 68 + sizeof longer / sizeof *longer;
-
     (void)unused;
-    for (size_t t = 0; t < tested_count; t++)
-        for (size_t offset = 0; offset < 16; offset++)
-            for (size_t i = 0; i < count; i++) {
-                size_t n = i < 68 ? i : longer[i - 68];
-                values_kind kind = (values_kind)((i + offset) % VALUES_KINDS);
-                same_as_c(&tested[t], n, GUARD_END, offset, kind);
-                same_as_c(&tested[t], n, GUARD_START, offset, VALUES_HOSTILE);
-            }
+    kernels_everywhere(same_as_c, 4983, 1);
 }
 
 /* ---- whole vectors ------------------------------------------------------------ */
@@ -284,17 +223,18 @@ typedef struct whole {
     float mean;
 } whole;
 
-static void run_whole(whole *w, const gwi_mean_kernels *k)
+static void run_whole(whole *w, const gwi_kernels *k)
 {
+    gwi_kernels_use(k);
     memcpy(w->shifted, w->v, sizeof w->v);
     memcpy(w->error, w->v, sizeof w->v);
     memcpy(w->acc, w->v, sizeof w->v);
-    w->sums = gwi_two_sums_of(k, w->v, LARGE);
-    gwi_two_shift(k, w->shifted, LARGE, 0.1f, -0.2f);
-    w->mean = gwi_sign_encode(k, w->v, LARGE, w->signs);
-    gwi_sign_subtract(k, w->error, LARGE, w->mean);
-    gwi_sign_decode(k, w->signs, w->mean, w->out, LARGE);
-    gwi_sign_decode_add(k, w->signs, w->mean, w->acc, LARGE);
+    w->sums = gwi_two_sums_of(w->v, LARGE);
+    gwi_two_shift(w->shifted, LARGE, 0.1f, -0.2f);
+    w->mean = gwi_sign_encode(w->v, LARGE, w->signs);
+    gwi_sign_subtract(w->error, LARGE, w->mean);
+    gwi_sign_decode(w->signs, w->mean, w->out, LARGE);
+    gwi_sign_decode_add(w->signs, w->mean, w->acc, LARGE);
 }
 
 /* The sums of a whole vector are those of its stripes, added in order. */
@@ -307,11 +247,11 @@ static void check_whole(const whole *w)
 
     for (size_t at = 0; at < LARGE; at += stripe) {
         size_t m = LARGE - at < stripe ? LARGE - at : stripe;
-        portable.two_sums(w->v + at, m, &one);
+        portable->two_sums(w->v + at, m, &one);
         total.plus += one.plus;
         total.minus += one.minus;
         total.minus_count += one.minus_count;
-        magnitudes += portable.sign_encode(w->v + at, m, signs + at / 8);
+        magnitudes += portable->sign_encode(w->v + at, m, signs + at / 8);
     }
     assert_true(w->sums.plus == total.plus && w->sums.minus == total.minus);
     assert_true(w->sums.minus_count == total.minus_count);
@@ -335,11 +275,11 @@ static void threads_agree(void **unused)
     values_fill(one->v, LARGE, VALUES_HEAVY);
     memcpy(many->v, one->v, sizeof one->v);
     gwi_threads_set(1);
-    run_whole(one, &portable);
+    run_whole(one, &kernels_tested[0]);
     check_whole(one);
     for (unsigned threads = 1; threads < 5; threads++) {
         gwi_threads_set(threads);
-        run_whole(many, gwi_means());
+        run_whole(many, NULL);
         assert_memory_equal(one, many, sizeof *one);
     }
     gwi_threads_set(0);
@@ -349,15 +289,13 @@ static void threads_agree(void **unused)
 
 static void nothing_at_all(void **unused)
 {
-    const gwi_mean_kernels *k = gwi_means();
-
     (void)unused;
-    gwi_two_sums sums = gwi_two_sums_of(k, NULL, 0);
+    gwi_two_sums sums = gwi_two_sums_of(NULL, 0);
     assert_true(sums.plus == 0.0 && sums.minus == 0.0);
     assert_true(sums.plus_count == 0 && sums.minus_count == 0);
-    assert_true(gwi_sign_encode(k, NULL, 0, NULL) == 0.0f);
-    gwi_two_shift(k, NULL, 0, 1.0f, 1.0f);
-    gwi_sign_decode_add(k, NULL, 1.0f, NULL, 0);
+    assert_true(gwi_sign_encode(NULL, 0, NULL) == 0.0f);
+    gwi_two_shift(NULL, 0, 1.0f, 1.0f);
+    gwi_sign_decode_add(NULL, 1.0f, NULL, 0);
 }
 
 /* Which NaN a sum is must not get into a message: the mean is one NaN. */
@@ -371,10 +309,10 @@ static void nan_is_one_nan(void **unused)
 
     (void)unused;
     memcpy(&v[1], &odd, sizeof odd);
-    mean = gwi_sign_encode(gwi_means(), v, 3, signs);
+    mean = gwi_sign_encode(v, 3, signs);
     assert_memory_equal(&mean, &want, sizeof mean);
-    assert_int_equal(gwi_two_sums_of(gwi_means(), v, 3).plus_count, 3);
-    assert_true(gwi_two_sums_of(gwi_means(), v, 3).plus == 3.0);
+    assert_int_equal(gwi_two_sums_of(v, 3).plus_count, 3);
+    assert_true(gwi_two_sums_of(v, 3).plus == 3.0);
 }
 
 int main(void)
@@ -387,5 +325,5 @@ int main(void)
         cmocka_unit_test(nothing_at_all), cmocka_unit_test(nan_is_one_nan),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, kernels_teardown);
 }

@@ -3,9 +3,8 @@
  * test_kernels_select.c - the k largest against sorting, on every instruction set and
  * for several numbers of threads. */
 #include "kernels/select.h"
-#include "support_guard.h"
+#include "support_kernels.h"
 #include "support_select.h"
-#include "support_values.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -112,16 +111,17 @@ static void collect_everywhere(void **unused)
     guard_init(&guard_g, 4 * CAP);
     guard_init(&guard_index, 4 * CAP);
     guard_init(&guard_value, 4 * CAP);
-    for (size_t t = 0; t < select_tested_count; t++)
+    for (size_t t = 0; t < kernels_tested_count; t++)
         for (size_t offset = 0; offset < 16; offset++)
             for (size_t n = 0; n < 90; n++) {
                 size_t end = n < 68 ? n : 68 + values_below(2000);
                 guard_side side = values_below(2) ? GUARD_END : GUARD_START;
                 int32_t above = bounds[values_below(8)];
-                check_collect(&select_tested[t], 0, end, side, offset,
+                check_collect(&kernels_tested[t].select, 0, end, side, offset,
                               end + GWI_COLLECT_ROOM, above);
-                check_collect(&select_tested[t], values_below(end + 1), end, side,
-                              offset, values_below(end + GWI_COLLECT_ROOM), above);
+                check_collect(&kernels_tested[t].select, values_below(end + 1), end,
+                              side, offset, values_below(end + GWI_COLLECT_ROOM),
+                              above);
             }
     guard_fini(&guard_r);
     guard_fini(&guard_g);
@@ -173,8 +173,8 @@ static void check_steps(size_t n, size_t k, values_kind kind, unsigned parts, in
 static void topk_of_few(void **unused)
 {
     (void)unused;
-    for (size_t t = 0; t < select_tested_count; t++) {
-        gwi_select_use(&select_tested[t]);
+    for (size_t t = 0; t < kernels_tested_count; t++) {
+        gwi_kernels_use(&kernels_tested[t]);
         for (size_t n = 0; n < 68; n++)
             for (size_t k = 0; k <= n; k += k < 3 || k + 3 >= n ? 1 : 7)
                 check_steps(n, k, (values_kind)((n + k) % VALUES_KINDS), 1, 3);
@@ -187,8 +187,8 @@ static void topk_of_many(void **unused)
     const size_t n = 8000;
 
     (void)unused;
-    for (size_t t = 0; t < select_tested_count; t++) {
-        gwi_select_use(&select_tested[t]);
+    for (size_t t = 0; t < kernels_tested_count; t++) {
+        gwi_kernels_use(&kernels_tested[t]);
         for (int kind = 0; kind < VALUES_KINDS; kind++)
             for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
                 check_steps(n, counts[c], (values_kind)kind, 1, 2);
@@ -216,8 +216,8 @@ static void topk_of_mostly_zeros(void **unused)
 
     (void)unused;
     gwi_topk_work_init(&work, memory, n, k, parts);
-    for (size_t t = 0; t < select_tested_count; t++) {
-        gwi_select_use(&select_tested[t]);
+    for (size_t t = 0; t < kernels_tested_count; t++) {
+        gwi_kernels_use(&kernels_tested[t]);
         memset(r, 0, n * sizeof *r);
         for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
             fill_sparse(g, n, counts[c]);
@@ -241,10 +241,10 @@ static void any_guess_will_do(void **unused)
 
     (void)unused;
     gwi_topk_work_init(&work, memory, N, K, 1);
-    for (size_t t = 0; t < select_tested_count; t++)
+    for (size_t t = 0; t < kernels_tested_count; t++)
         for (size_t i = 0; i < sizeof thresholds / sizeof *thresholds; i++) {
             gwi_topk_guess guess = {N, K, thresholds[i], i % 2 ? 0.5f : 0.01f};
-            gwi_select_use(&select_tested[t]);
+            gwi_kernels_use(&kernels_tested[t]);
             values_fill(r, N, VALUES_HEAVY);
             values_fill(g, N, i % 3 ? VALUES_HEAVY : VALUES_RISING);
             check_topk(&guess, &work, r, g, N, K);
@@ -266,7 +266,7 @@ static void topk_on_threads(void **unused)
     float *value = select_array(most);
 
     (void)unused;
-    gwi_select_use(NULL);
+    gwi_kernels_use(NULL);
     for (int trial = 0; trial < 5; trial++) {
         values_kind kind = trial < 2 ? VALUES_HEAVY : (values_kind)(trial + 4);
         size_t k = trial == 1 ? most : 1 + values_below(4000);
@@ -313,13 +313,19 @@ static void a_sample_may_mislead(void **unused)
     float *r = select_array(N);
 
     (void)unused;
-    gwi_select_use(NULL);
+    gwi_kernels_use(NULL);
     gwi_topk_work_init(&work, memory, N, K, 1);
     for (size_t i = 0; i < N; i++)
         r[i] = i < N / 3 * 2 ? 1.0f : 0.5f;
     check_topk(&guess, &work, r, NULL, N, K);
     free(memory);
     free(r);
+}
+
+static int setup(void **unused)
+{
+    (void)unused;
+    return kernels_setup(0, 0);
 }
 
 int main(void)
@@ -336,5 +342,5 @@ int main(void)
         cmocka_unit_test(a_sample_may_mislead),
     };
 
-    return cmocka_run_group_tests(tests, select_setup, select_teardown);
+    return cmocka_run_group_tests(tests, setup, kernels_teardown);
 }

@@ -4,8 +4,8 @@
  * looking at each float and sorting, on every instruction set and for several numbers
  * of threads. */
 #include "kernels/select.h"
+#include "support_kernels.h"
 #include "support_select.h"
-#include "support_values.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -75,8 +75,8 @@ static const float cuts[] = {0.0f, 1e-45f, 0.25f, -0.5f, 0.9f, 1.5f, INFINITY, N
 static void above_a_threshold(void **unused)
 {
     (void)unused;
-    for (size_t t = 0; t < select_tested_count; t++) {
-        gwi_select_use(&select_tested[t]);
+    for (size_t t = 0; t < kernels_tested_count; t++) {
+        gwi_kernels_use(&kernels_tested[t]);
         for (size_t n = 0; n < 200; n++) {
             size_t length = n < 68 ? n : values_below(3000);
             values_kind kind = (values_kind)(n % VALUES_KINDS);
@@ -106,7 +106,7 @@ static void above_on_threads(void **unused)
     const size_t n = (1 << 19) + 123;
 
     (void)unused;
-    gwi_select_use(NULL);
+    gwi_kernels_use(NULL);
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
         gwi_threads_set(threads[t]);
         check_above(n, VALUES_PLAIN, 1.5f, n);
@@ -176,8 +176,8 @@ static void threshold_is_that_of_sorting(void **unused)
 
     (void)unused;
     assert_true(gwi_sampled_threshold(NULL, NULL, 0, 0.99, none).value == 0.0f);
-    for (size_t t = 0; t < select_tested_count; t++) {
-        gwi_select_use(&select_tested[t]);
+    for (size_t t = 0; t < kernels_tested_count; t++) {
+        gwi_kernels_use(&kernels_tested[t]);
         for (size_t n = 1; n < 300; n++)
             check_threshold(n, (values_kind)(n % VALUES_KINDS), rates[values_below(7)]);
         for (size_t i = 0; i < sizeof many / sizeof *many; i++)
@@ -194,12 +194,18 @@ static void a_sample_may_mislead(void **unused)
     float *r = select_array(N), *scratch = select_array(GWI_THRESHOLD_FLOATS(N));
 
     (void)unused;
-    gwi_select_use(NULL);
+    gwi_kernels_use(NULL);
     for (size_t i = 0; i < N; i++)
         r[i] = i < N / 3 * 2 ? 1.0f : 0.5f;
     assert_true(gwi_sampled_threshold(r, NULL, N, 0.2, scratch).value == 0.5f);
     free(r);
     free(scratch);
+}
+
+static int setup(void **unused)
+{
+    (void)unused;
+    return kernels_setup(0, 0);
 }
 
 int main(void)
@@ -212,5 +218,5 @@ int main(void)
         cmocka_unit_test(a_sample_may_mislead),
     };
 
-    return cmocka_run_group_tests(tests, select_setup, select_teardown);
+    return cmocka_run_group_tests(tests, setup, kernels_teardown);
 }

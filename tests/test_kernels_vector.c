@@ -2,12 +2,9 @@
  *
  * test_kernels_vector.c - plain vector kernels: C against obvious loops, every
  * instruction set against C, any number of threads against one. */
-#include "kernels/cpu.h"
 #include "kernels/pool.h"
 #include "kernels/vector.h"
-#include "support_emulated.h"
-#include "support_guard.h"
-#include "support_values.h"
+#include "support_kernels.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -18,39 +15,22 @@
 
 enum { CAP = 5000 };
 
-static gwi_vector_kernels portable, tested[4];
-static size_t tested_count;
-static guard guard_y, guard_x, guard_z;
+static const gwi_vector_kernels *const portable = &kernels_tested[0].vector;
+static guard guard_x, guard_z;
 
 static int setup(void **unused)
 {
-    unsigned flags = gwi_cpu_flags_without(NULL);
-
     (void)unused;
-    values_seed();
-    gwi_vector_for(0, &portable);
-    if (flags & (GWI_CPU_AVX2 | GWI_CPU_NEON))
-        gwi_vector_for(flags & ~(unsigned)GWI_CPU_AVX512, &tested[tested_count++]);
-    if (flags & GWI_CPU_AVX512)
-        gwi_vector_for(flags, &tested[tested_count++]);
-    tested[tested_count] = portable;
-    if (emulated_vector(&tested[tested_count]))
-        tested_count++;
-    else
-        print_message("no SIMDe: AVX-512 kernels not tested\n");
-    guard_init(&guard_y, CAP * sizeof(float));
     guard_init(&guard_x, CAP * sizeof(float));
     guard_init(&guard_z, CAP * sizeof(float));
-    return 0;
+    return kernels_setup(CAP, 0);
 }
 
 static int teardown(void **unused)
 {
-    (void)unused;
-    guard_fini(&guard_y);
     guard_fini(&guard_x);
     guard_fini(&guard_z);
-    return 0;
+    return kernels_teardown(unused);
 }
 
 /* ---- C against obvious loops ------------------------------------------------ */
@@ -68,11 +48,11 @@ static void c_is_what_it_says(void **unused)
     for (size_t i = 0; i < N; i++)
         index[i] = (uint32_t)(i * 7 % N);
     memcpy(before, y, sizeof y);
-    portable.add(y, x, N);
-    portable.scale(y, a, N);
-    portable.axpy(y, a, x, N);
-    portable.divide(y, a, N);
-    portable.gather(v, y, index, N);
+    portable->add(y, x, N);
+    portable->scale(y, a, N);
+    portable->axpy(y, a, x, N);
+    portable->divide(y, a, N);
+    portable->gather(v, y, index, N);
     for (size_t i = 0; i < N; i++) {
         volatile float sum = before[i] + x[i], scaled = sum * a, ax = a * x[i];
         volatile float total = scaled + ax;
@@ -80,11 +60,11 @@ static void c_is_what_it_says(void **unused)
         assert_int_equal(values_bits(v[i]), values_bits(y[i * 7 % N]));
     }
     memcpy(before, y, sizeof y);
-    portable.scatter_add(y, index, x, N);
+    portable->scatter_add(y, index, x, N);
     for (size_t i = 0; i < N; i++)
         assert_int_equal(values_bits(y[index[i]]),
                          values_bits(before[index[i]] + x[i]));
-    portable.subtract(v, y, x, N);
+    portable->subtract(v, y, x, N);
     for (size_t i = 0; i < N; i++)
         assert_int_equal(values_bits(v[i]), values_bits(y[i] - x[i]));
 }
@@ -103,9 +83,9 @@ static void c_reductions(void **unused)
             sum += (long double)x[i] * (long double)x[i];
             most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
         }
-        assert_true(fabsl((long double)portable.sumsq(x, n) - sum) <= 1e-14L * sum);
-        assert_int_equal(values_bits(portable.absmax(x, n)), values_bits(most));
-        assert_int_equal(portable.first_nonfinite(x, n), n);
+        assert_true(fabsl((long double)portable->sumsq(x, n) - sum) <= 1e-14L * sum);
+        assert_int_equal(values_bits(portable->absmax(x, n)), values_bits(most));
+        assert_int_equal(portable->first_nonfinite(x, n), n);
     }
 }
 
@@ -116,9 +96,9 @@ static void scatter_add_repeats(void **unused)
     const float v[] = {1e8f, 1.0f, 5.0f, -1e8f};
 
     (void)unused;
-    for (size_t t = 0; t < tested_count; t++) {
+    for (size_t t = 0; t < kernels_tested_count; t++) {
         float y[3] = {0};
-        tested[t].scatter_add(y, index, v, 4);
+        kernels_tested[t].vector.scatter_add(y, index, v, 4);
         assert_true(y[0] == 5.0f && y[1] == 0.0f && y[2] == 0.0f);
     }
 }
@@ -129,15 +109,15 @@ static void first_nonfinite_finds_each(void **unused)
     float x[200];
 
     (void)unused;
-    for (size_t t = 0; t < tested_count; t++)
+    for (size_t t = 0; t < kernels_tested_count; t++)
         for (size_t n = 0; n < 200; n += 1 + n / 10)
             for (size_t at = 0; at < n; at++) {
                 values_fill(x, n, VALUES_PLAIN);
                 x[values_below(n)] = 3.4028235e38f;
                 x[at + values_below(n - at)] = INFINITY;
                 x[at] = bad[at % 4];
-                assert_int_equal(tested[t].first_nonfinite(x, n), at);
-                assert_int_equal(portable.first_nonfinite(x, n), at);
+                assert_int_equal(kernels_tested[t].vector.first_nonfinite(x, n), at);
+                assert_int_equal(portable->first_nonfinite(x, n), at);
             }
 }
 
@@ -176,52 +156,48 @@ static int apply(const gwi_vector_kernels *k, int which, float *y, const float *
     }
 }
 
-static void same_as_c(const gwi_vector_kernels *k, size_t n, guard_side side,
-                      size_t offset, values_kind kind)
+static void same_on_side(const gwi_vector_kernels *k, const kernels_place *p,
+                         guard_side side)
 {
-    const size_t len = n * sizeof(float), gap = offset * sizeof(float);
-    float *y = guard_place(&guard_y, len, side, gap);
+    const size_t n = p->n, len = n * sizeof(float), gap = p->offset * sizeof(float);
+    float *y = guard_place(&kernels_floats, len, side, gap);
     float *x = guard_place(&guard_x, len, side, gap);
     float *z = guard_place(&guard_z, len, side, 0);
     float start[CAP], expected[CAP], x_before[CAP];
     float a = factors[values_below(sizeof factors / sizeof *factors)];
 
-    values_fill(start, n, kind);
-    values_fill(x, n, kind);
-    values_fill(z, n, kind);
+    values_fill(start, n, p->kind);
+    values_fill(x, n, p->kind);
+    values_fill(z, n, p->kind);
     memcpy(x_before, x, len);
     for (int which = 0;; which++) {
         memcpy(expected, start, len);
         memcpy(y, start, len);
-        if (!apply(&portable, which, expected, x, z, a, n))
+        if (!apply(portable, which, expected, x, z, a, n))
             break;
         apply(k, which, y, x, z, a, n);
         if (values_differ(expected, y, n) != n)
             fail_msg("%s kernel %d, n=%zu offset=%zu kind=%d: differs at %zu", k->isa,
-                     which, n, offset, kind, values_differ(expected, y, n));
-        assert_true(guard_intact(&guard_y));
+                     which, n, p->offset, p->kind, values_differ(expected, y, n));
+        assert_true(guard_intact(&kernels_floats));
     }
     assert_memory_equal(x, x_before, len);
-    assert_true(values_bits(k->absmax(x, n)) == values_bits(portable.absmax(x, n)));
-    assert_int_equal(k->first_nonfinite(x, n), portable.first_nonfinite(x, n));
-    double got = k->sumsq(x, n), want = portable.sumsq(x, n);
-    assert_true(memcmp(&got, &want, sizeof got) == 0 || (isnan(got) && isnan(want)));
+    assert_true(values_bits(k->absmax(x, n)) == values_bits(portable->absmax(x, n)));
+    assert_int_equal(k->first_nonfinite(x, n), portable->first_nonfinite(x, n));
+    kernels_same_double(k->sumsq(x, n), portable->sumsq(x, n));
+}
+
+/* Three vectors can lie in more ways than one, so both sides get all values. */
+static void same_as_c(const gwi_kernels *k, const kernels_place *p)
+{
+    same_on_side(&k->vector, p, GUARD_END);
+    same_on_side(&k->vector, p, GUARD_START);
 }
 
 static void all_lengths_and_offsets(void **unused)
 {
-    static const size_t longer[] = {100, 127, 128, 129, 1000, 1023, 4097, 4983};
-
     (void)unused;
-    for (size_t t = 0; t < tested_count; t++)
-        for (size_t offset = 0; offset < 16; offset++)
-            for (size_t n = 0; n < 68 + sizeof longer / sizeof *longer; n++) {
-                size_t length = n < 68 ? n : longer[n - 68];
-                values_kind kind = (values_kind)((n + offset) % VALUES_KINDS);
-                same_as_c(&tested[t], length, GUARD_END, offset, kind);
-                same_as_c(&tested[t], length, GUARD_START, offset, kind);
-                same_as_c(&tested[t], length, GUARD_END, offset, VALUES_HOSTILE);
-            }
+    kernels_everywhere(same_as_c, 4983, 1);
 }
 
 /* ---- any number of threads against one --------------------------------------- */
@@ -246,8 +222,8 @@ static void threads_agree(void **unused)
     k->divide(want, 3.0f, LARGE);
     k->subtract(want, want, x, LARGE);
     for (size_t i = 0; i < LARGE; i += GWI_SUMSQ_BLOCK)
-        sum += portable.sumsq(x + i, LARGE - i < GWI_SUMSQ_BLOCK ? LARGE - i
-                                                                 : GWI_SUMSQ_BLOCK);
+        sum += portable->sumsq(x + i, LARGE - i < GWI_SUMSQ_BLOCK ? LARGE - i
+                                                                  : GWI_SUMSQ_BLOCK);
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         gwi_threads_set(counts[c]);
         memcpy(y, start, LARGE * sizeof *y);
@@ -258,7 +234,7 @@ static void threads_agree(void **unused)
         gwi_subtract(y, y, x, LARGE);
         assert_int_equal(values_differ(want, y, LARGE), LARGE);
         assert_true(gwi_sumsq(x, LARGE) == sum);
-        assert_true(gwi_absmax(x, LARGE) == portable.absmax(x, LARGE));
+        assert_true(gwi_absmax(x, LARGE) == portable->absmax(x, LARGE));
         assert_int_equal(gwi_first_nonfinite(x, LARGE), LARGE);
         y[LARGE - 1] = NAN;
         assert_int_equal(gwi_first_nonfinite(y, LARGE), LARGE - 1);

@@ -111,7 +111,7 @@ static void fill(const gwi_wire_writer *w)
     if (w->form.coding == GWI_WIRE_F32) {
         gwi_wire_put_f32(w->values, values, w->form.k);
     } else if (w->form.coding == GWI_WIRE_BF16) {
-        gwi_bf16_encode(gwi_bf16(), values, w->form.k, w->values);
+        gwi_bf16_encode(values, w->form.k, w->values);
     }
     if (w->form.kind == GWI_WIRE_NOTE || w->form.bits > 0) {
         for (size_t i = 0; i < w->values_len; i++)
@@ -165,10 +165,10 @@ static void decode_values(const gwi_wire_view *v, const uint32_t *positions, flo
         gwi_wire_get_f32(out, v->values, v->form.k);
         break;
     case GWI_WIRE_BF16:
-        gwi_bf16_decode(gwi_bf16(), v->values, out, v->form.k);
+        gwi_bf16_decode(v->values, out, v->form.k);
         break;
     case GWI_WIRE_LEVELS:
-        gwi_levels_decode(gwi_levels(), &format, v->values, scales, out, v->form.k);
+        gwi_levels_decode(&format, v->values, scales, out, v->form.k);
         break;
     case GWI_WIRE_CENTRES:
         decode_centres(v, scales, positions, out);

@@ -4,7 +4,6 @@
  * the blocks of a vector. */
 #include "kernels/bf16.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "kernels/cpu.h"
@@ -83,31 +82,16 @@ static const gwi_bf16_kernels reference = {
     .decode_add = decode_add_c,
 };
 
-void gwi_bf16_kernels_for(unsigned flags, gwi_bf16_kernels *k)
+void gwi_bf16_for(unsigned flags, gwi_bf16_kernels *k)
 {
     *k = reference;
 #if defined(__x86_64__)
     if (flags & GWI_CPU_AVX2)
-        gwi_bf16_kernels_avx2(k);
+        gwi_bf16_avx2(k);
     if (flags & GWI_CPU_AVX512)
-        gwi_bf16_kernels_avx512(k);
+        gwi_bf16_avx512(k);
 #endif
     (void)flags;
-}
-
-static gwi_bf16_kernels chosen;
-
-static void choose(void)
-{
-    gwi_bf16_kernels_for(gwi_cpu_flags(), &chosen);
-}
-
-const gwi_bf16_kernels *gwi_bf16(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-    pthread_once(&once, choose);
-    return &chosen;
 }
 
 /* ---- whole vectors --------------------------------------------------------- */
@@ -136,6 +120,7 @@ static void walk_block(void *arg, size_t block)
 
 static void walk_all(walk *w)
 {
+    w->k = gwi_bf16();
     gwi_parallel(w->n / BLOCK_FLOATS + (w->n % BLOCK_FLOATS != 0), walk_block, w);
 }
 
@@ -144,10 +129,9 @@ static void encode_each(const walk *w, size_t at, size_t m)
     w->k->encode(w->source + at, m, w->bytes + 2 * at);
 }
 
-void gwi_bf16_encode(const gwi_bf16_kernels *k, const float *v, size_t n,
-                     uint8_t *bytes)
+void gwi_bf16_encode(const float *v, size_t n, uint8_t *bytes)
 {
-    walk w = {.k = k, .n = n, .source = v, .bytes = bytes, .each = encode_each};
+    walk w = {.n = n, .source = v, .bytes = bytes, .each = encode_each};
 
     walk_all(&w);
 }
@@ -157,11 +141,9 @@ static void encode_subtract_each(const walk *w, size_t at, size_t m)
     w->k->encode_subtract(w->target + at, m, w->bytes + 2 * at);
 }
 
-void gwi_bf16_encode_subtract(const gwi_bf16_kernels *k, float *v, size_t n,
-                              uint8_t *bytes)
+void gwi_bf16_encode_subtract(float *v, size_t n, uint8_t *bytes)
 {
-    walk w = {
-        .k = k, .n = n, .target = v, .bytes = bytes, .each = encode_subtract_each};
+    walk w = {.n = n, .target = v, .bytes = bytes, .each = encode_subtract_each};
 
     walk_all(&w);
 }
@@ -171,10 +153,9 @@ static void decode_each(const walk *w, size_t at, size_t m)
     w->k->decode(w->bytes_in + 2 * at, w->target + at, m);
 }
 
-void gwi_bf16_decode(const gwi_bf16_kernels *k, const uint8_t *bytes, float *out,
-                     size_t n)
+void gwi_bf16_decode(const uint8_t *bytes, float *out, size_t n)
 {
-    walk w = {.k = k, .n = n, .target = out, .bytes_in = bytes, .each = decode_each};
+    walk w = {.n = n, .target = out, .bytes_in = bytes, .each = decode_each};
 
     walk_all(&w);
 }
@@ -184,11 +165,9 @@ static void decode_add_each(const walk *w, size_t at, size_t m)
     w->k->decode_add(w->bytes_in + 2 * at, w->target + at, m);
 }
 
-void gwi_bf16_decode_add(const gwi_bf16_kernels *k, const uint8_t *bytes, float *acc,
-                         size_t n)
+void gwi_bf16_decode_add(const uint8_t *bytes, float *acc, size_t n)
 {
-    walk w = {
-        .k = k, .n = n, .target = acc, .bytes_in = bytes, .each = decode_add_each};
+    walk w = {.n = n, .target = acc, .bytes_in = bytes, .each = decode_add_each};
 
     walk_all(&w);
 }

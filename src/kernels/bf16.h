@@ -28,26 +28,21 @@ typedef struct gwi_bf16_kernels {
     void (*decode_add)(const uint8_t *bytes, float *acc, size_t n);
 } gwi_bf16_kernels;
 
-/* The kernels for a set of GWI_CPU_ flags, and those of this CPU. */
-void gwi_bf16_kernels_for(unsigned flags, gwi_bf16_kernels *k);
+/* The kernels that flags allow, those of this CPU, and the parts of the former;
+ * kernels.h has the convention. */
+void gwi_bf16_for(unsigned flags, gwi_bf16_kernels *k);
 const gwi_bf16_kernels *gwi_bf16(void);
-
-/* The parts of gwi_bf16_kernels_for(), each in a file of its own. */
-void gwi_bf16_kernels_avx2(gwi_bf16_kernels *k);
-void gwi_bf16_kernels_avx512(gwi_bf16_kernels *k);
+void gwi_bf16_avx2(gwi_bf16_kernels *k);
+void gwi_bf16_avx512(gwi_bf16_kernels *k);
 
 /* One number. */
 uint16_t gwi_bf16_of(float x);
 float gwi_bf16_value(uint16_t b);
 
 /* Whole vectors, spread over the thread pool when they are long. */
-void gwi_bf16_encode(const gwi_bf16_kernels *k, const float *v, size_t n,
-                     uint8_t *bytes);
-void gwi_bf16_encode_subtract(const gwi_bf16_kernels *k, float *v, size_t n,
-                              uint8_t *bytes);
-void gwi_bf16_decode(const gwi_bf16_kernels *k, const uint8_t *bytes, float *out,
-                     size_t n);
-void gwi_bf16_decode_add(const gwi_bf16_kernels *k, const uint8_t *bytes, float *acc,
-                         size_t n);
+void gwi_bf16_encode(const float *v, size_t n, uint8_t *bytes);
+void gwi_bf16_encode_subtract(float *v, size_t n, uint8_t *bytes);
+void gwi_bf16_decode(const uint8_t *bytes, float *out, size_t n);
+void gwi_bf16_decode_add(const uint8_t *bytes, float *acc, size_t n);
 
 #endif

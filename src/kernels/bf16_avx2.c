@@ -117,7 +117,7 @@ AVX2 static void decode_add_avx2(const uint8_t *bytes, float *acc, size_t n)
         acc[j] += gwi_bf16_value((uint16_t)(bytes[2 * j] | bytes[2 * j + 1] << 8));
 }
 
-void gwi_bf16_kernels_avx2(gwi_bf16_kernels *k)
+void gwi_bf16_avx2(gwi_bf16_kernels *k)
 {
     k->isa = "avx2";
     k->encode = encode_avx2;

@@ -4,7 +4,7 @@
  * not used: it treats subnormal numbers as zero. */
 #include "kernels/bf16.h"
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(GWI_EMULATE_AVX512)
 
 #include <string.h>
 
@@ -111,7 +111,7 @@ GWI_AVX512 static void decode_add_avx512(const uint8_t *bytes, float *acc, size_
         acc[j] += gwi_bf16_value((uint16_t)(bytes[2 * j] | bytes[2 * j + 1] << 8));
 }
 
-void gwi_bf16_kernels_avx512(gwi_bf16_kernels *k)
+void gwi_bf16_avx512(gwi_bf16_kernels *k)
 {
     k->isa = "avx512";
     k->encode = encode_avx512;

@@ -9,7 +9,6 @@
 #include "kernels/cpu.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 /* The polynomial with its lowest power in the highest bit, as bytes are fed. */
 #define POLYNOMIAL 0x82f63b78u
@@ -53,24 +52,18 @@ static uint32_t crc32c_c(uint32_t check, const void *data, size_t len)
     return ~c;
 }
 
-gwi_crc32c_kernel *gwi_crc32c_for(unsigned flags)
+void gwi_crc_for(unsigned flags, gwi_crc_kernels *k)
 {
+    k->isa = "c";
+    k->crc32c = crc32c_c;
 #if defined(__x86_64__)
     if (flags & GWI_CPU_CRC)
-        return gwi_crc32c_sse42;
+        gwi_crc_sse42(k);
 #endif
     (void)flags;
-    return crc32c_c;
 }
 
 uint32_t gwi_crc32c(uint32_t check, const void *data, size_t len)
 {
-    static gwi_crc32c_kernel *_Atomic chosen;
-    gwi_crc32c_kernel *kernel = atomic_load_explicit(&chosen, memory_order_relaxed);
-
-    if (kernel == NULL) {
-        kernel = gwi_crc32c_for(gwi_cpu_flags());
-        atomic_store_explicit(&chosen, kernel, memory_order_relaxed);
-    }
-    return kernel(check, data, len);
+    return gwi_crc()->crc32c(check, data, len);
 }

@@ -11,16 +11,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Goes on from the check of what came before, 0 at the beginning. */
-typedef uint32_t gwi_crc32c_kernel(uint32_t check, const void *data, size_t len);
+typedef struct gwi_crc_kernels {
+    const char *isa; /* "c" or "sse42" */
 
-/* The best that flags (of cpu.h) allow. Pure. */
-gwi_crc32c_kernel *gwi_crc32c_for(unsigned flags);
+    /* The check of len bytes, going on from the check of what came before them, 0 at
+     * the beginning. */
+    uint32_t (*crc32c)(uint32_t check, const void *data, size_t len);
+} gwi_crc_kernels;
 
-/* The check of len bytes, on this CPU. */
+/* The kernels that flags allow, those of this CPU, and the parts of the former;
+ * kernels.h has the convention. */
+void gwi_crc_for(unsigned flags, gwi_crc_kernels *k);
+const gwi_crc_kernels *gwi_crc(void);
+void gwi_crc_sse42(gwi_crc_kernels *k);
+
+/* The same, of any number of bytes. */
 uint32_t gwi_crc32c(uint32_t check, const void *data, size_t len);
-
-/* For gwi_crc32c_for(). */
-gwi_crc32c_kernel gwi_crc32c_sse42;
 
 #endif

@@ -61,7 +61,7 @@ SSE42 static uint64_t three_stretches(uint64_t c, const uint8_t *p)
                                 product(b, AFTER_ONE));
 }
 
-SSE42 uint32_t gwi_crc32c_sse42(uint32_t check, const void *data, size_t len)
+SSE42 static uint32_t crc32c_sse42(uint32_t check, const void *data, size_t len)
 {
     const uint8_t *p = data;
     uint64_t c = ~check;
@@ -75,6 +75,12 @@ SSE42 uint32_t gwi_crc32c_sse42(uint32_t check, const void *data, size_t len)
     return ~(uint32_t)c;
 }
 
+void gwi_crc_sse42(gwi_crc_kernels *k)
+{
+    k->isa = "sse42";
+    k->crc32c = crc32c_sse42;
+}
+
 #else
-typedef int gwi_crc32c_sse42_is_for_x86;
+typedef int gwi_crc_sse42_is_for_x86;
 #endif

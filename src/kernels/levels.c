@@ -6,7 +6,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <pthread.h>
 
 #include "kernels/cpu.h"
 #include "kernels/pool.h"
@@ -21,7 +20,7 @@ enum {
 
 /* ---- one bucket, in C ------------------------------------------------------ */
 
-static int32_t level_of(const gwi_level_rule *rule, float x, uint32_t j)
+static int32_t level_of(const gwi_levels_rule *rule, float x, uint32_t j)
 {
     float a = fabsf(x) * rule->scale;
     uint32_t fixed = (uint32_t)(a < rule->cap ? a : rule->cap);
@@ -43,7 +42,8 @@ static void put_group(const int32_t *level, size_t m, unsigned bits, uint8_t *ou
         out[i] = (uint8_t)(word >> (8 * i));
 }
 
-static void encode_c(const gwi_level_rule *rule, const float *v, size_t n, uint8_t *out)
+static void encode_c(const gwi_levels_rule *rule, const float *v, size_t n,
+                     uint8_t *out)
 {
     int32_t level[GROUP];
 
@@ -55,7 +55,7 @@ static void encode_c(const gwi_level_rule *rule, const float *v, size_t n, uint8
     }
 }
 
-static void encode_subtract_c(const gwi_level_rule *rule, float *v, size_t n,
+static void encode_subtract_c(const gwi_levels_rule *rule, float *v, size_t n,
                               uint8_t *out)
 {
     int32_t level[GROUP];
@@ -110,7 +110,7 @@ static void decode_add_c(const uint8_t *in, unsigned bits, float unit, float *ac
 
 /* ---- the choice ------------------------------------------------------------ */
 
-static const gwi_level_kernels reference = {
+static const gwi_levels_kernels reference = {
     .isa = "c",
     .encode = encode_c,
     .encode_subtract = encode_subtract_c,
@@ -118,7 +118,7 @@ static const gwi_level_kernels reference = {
     .decode_add = decode_add_c,
 };
 
-void gwi_levels_kernels_for(unsigned flags, gwi_level_kernels *k)
+void gwi_levels_for(unsigned flags, gwi_levels_kernels *k)
 {
     gwi_vector_kernels vector;
 
@@ -128,30 +128,15 @@ void gwi_levels_kernels_for(unsigned flags, gwi_level_kernels *k)
     k->absmax = vector.absmax;
 #if defined(__x86_64__)
     if (flags & GWI_CPU_AVX2)
-        gwi_levels_kernels_avx2(k);
+        gwi_levels_avx2(k);
     if (flags & GWI_CPU_AVX512)
-        gwi_levels_kernels_avx512(k);
+        gwi_levels_avx512(k);
 #endif
-}
-
-static gwi_level_kernels chosen;
-
-static void choose(void)
-{
-    gwi_levels_kernels_for(gwi_cpu_flags(), &chosen);
-}
-
-const gwi_level_kernels *gwi_levels(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-    pthread_once(&once, choose);
-    return &chosen;
 }
 
 /* ---- norms and rules ------------------------------------------------------- */
 
-float gwi_levels_norm_of(const gwi_level_kernels *k, gwi_levels_norm norm,
+float gwi_levels_norm_of(const gwi_levels_kernels *k, gwi_levels_norm norm,
                          const float *v, size_t n)
 {
     float result = norm == GWI_NORM_L2 ? (float)sqrt(k->sumsq(v, n)) : k->absmax(v, n);
@@ -173,12 +158,12 @@ float gwi_levels_unit(unsigned bits, float norm)
     return norm / top_level(bits);
 }
 
-gwi_level_rule gwi_level_rule_make(unsigned bits, float norm, uint64_t key,
-                                   uint64_t bucket)
+gwi_levels_rule gwi_levels_rule_make(unsigned bits, float norm, uint64_t key,
+                                     uint64_t bucket)
 {
     float cap = top_level(bits) * 0x1p24f;
 
-    return (gwi_level_rule){
+    return (gwi_levels_rule){
         .bits = bits,
         .cap = cap,
         .scale = norm > 0.0f ? cap / norm : 0.0f,
@@ -192,7 +177,7 @@ gwi_level_rule gwi_level_rule_make(unsigned bits, float norm, uint64_t key,
 /* One walk over the buckets of a vector. Each operation uses the pointers it
  * needs; blocks of buckets are independent, so that any thread may do any. */
 typedef struct walk {
-    const gwi_level_kernels *k;
+    const gwi_levels_kernels *k;
     const gwi_levels_format *f;
     size_t n, buckets_per_block;
     uint64_t key, first_bucket;
@@ -214,8 +199,8 @@ static size_t packed_at(const walk *w, size_t b)
 static void encode_bucket(const walk *w, size_t b, size_t at, size_t m)
 {
     float norm = gwi_levels_norm_of(w->k, w->f->norm, w->source + at, m);
-    gwi_level_rule rule =
-        gwi_level_rule_make(w->f->bits, norm, w->key, w->first_bucket + b);
+    gwi_levels_rule rule =
+        gwi_levels_rule_make(w->f->bits, norm, w->key, w->first_bucket + b);
 
     w->norms[b] = norm;
     w->k->encode(&rule, w->source + at, m, w->packed + packed_at(w, b));
@@ -224,8 +209,8 @@ static void encode_bucket(const walk *w, size_t b, size_t at, size_t m)
 static void encode_subtract_bucket(const walk *w, size_t b, size_t at, size_t m)
 {
     float norm = gwi_levels_norm_of(w->k, w->f->norm, w->target + at, m);
-    gwi_level_rule rule =
-        gwi_level_rule_make(w->f->bits, norm, w->key, w->first_bucket + b);
+    gwi_levels_rule rule =
+        gwi_levels_rule_make(w->f->bits, norm, w->key, w->first_bucket + b);
 
     w->norms[b] = norm;
     w->k->encode_subtract(&rule, w->target + at, m, w->packed + packed_at(w, b));
@@ -264,6 +249,7 @@ static void walk_all(walk *w)
 
     assert(w->f->bits >= GWI_LEVELS_BITS_MIN && w->f->bits <= GWI_LEVELS_BITS_MAX);
     assert(w->f->bucket % GROUP == 0 && w->f->bucket <= 1u << 30);
+    w->k = gwi_levels();
     w->buckets_per_block = per > 0 ? per : 1;
     gwi_parallel((buckets + w->buckets_per_block - 1) / w->buckets_per_block,
                  walk_block, w);
@@ -280,12 +266,11 @@ size_t gwi_levels_packed_len(const gwi_levels_format *f, size_t n)
     return n / GROUP * f->bits + (n % GROUP * f->bits + 7) / 8;
 }
 
-void gwi_levels_encode(const gwi_level_kernels *k, const gwi_levels_format *f,
-                       const float *v, size_t n, uint64_t key, uint64_t first_bucket,
-                       uint8_t *packed, float *norms)
+void gwi_levels_encode(const gwi_levels_format *f, const float *v, size_t n,
+                       uint64_t key, uint64_t first_bucket, uint8_t *packed,
+                       float *norms)
 {
-    walk_all(&(walk){.k = k,
-                     .f = f,
+    walk_all(&(walk){.f = f,
                      .n = n,
                      .key = key,
                      .first_bucket = first_bucket,
@@ -295,12 +280,11 @@ void gwi_levels_encode(const gwi_level_kernels *k, const gwi_levels_format *f,
                      .bucket = encode_bucket});
 }
 
-void gwi_levels_encode_subtract(const gwi_level_kernels *k, const gwi_levels_format *f,
-                                float *v, size_t n, uint64_t key, uint64_t first_bucket,
-                                uint8_t *packed, float *norms)
+void gwi_levels_encode_subtract(const gwi_levels_format *f, float *v, size_t n,
+                                uint64_t key, uint64_t first_bucket, uint8_t *packed,
+                                float *norms)
 {
-    walk_all(&(walk){.k = k,
-                     .f = f,
+    walk_all(&(walk){.f = f,
                      .n = n,
                      .key = key,
                      .first_bucket = first_bucket,
@@ -310,11 +294,10 @@ void gwi_levels_encode_subtract(const gwi_level_kernels *k, const gwi_levels_for
                      .bucket = encode_subtract_bucket});
 }
 
-void gwi_levels_decode(const gwi_level_kernels *k, const gwi_levels_format *f,
-                       const uint8_t *packed, const float *norms, float *out, size_t n)
+void gwi_levels_decode(const gwi_levels_format *f, const uint8_t *packed,
+                       const float *norms, float *out, size_t n)
 {
-    walk_all(&(walk){.k = k,
-                     .f = f,
+    walk_all(&(walk){.f = f,
                      .n = n,
                      .packed_in = packed,
                      .norms_in = norms,
@@ -322,12 +305,10 @@ void gwi_levels_decode(const gwi_level_kernels *k, const gwi_levels_format *f,
                      .bucket = decode_bucket});
 }
 
-void gwi_levels_decode_add(const gwi_level_kernels *k, const gwi_levels_format *f,
-                           const uint8_t *packed, const float *norms, float *acc,
-                           size_t n)
+void gwi_levels_decode_add(const gwi_levels_format *f, const uint8_t *packed,
+                           const float *norms, float *acc, size_t n)
 {
-    walk_all(&(walk){.k = k,
-                     .f = f,
+    walk_all(&(walk){.f = f,
                      .n = n,
                      .packed_in = packed,
                      .norms_in = norms,

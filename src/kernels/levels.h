@@ -60,18 +60,18 @@ typedef struct gwi_levels_format {
     gwi_levels_norm norm;
 } gwi_levels_format;
 
-/* What an encoder needs to know of one bucket; made by gwi_level_rule_make(). */
-typedef struct gwi_level_rule {
+/* What an encoder needs to know of one bucket; made by gwi_levels_rule_make(). */
+typedef struct gwi_levels_rule {
     unsigned bits;
     float cap;              /* s * 2^24 */
     float scale;            /* s * 2^24 / N */
     float unit;             /* N / s */
     gwi_random_words words; /* of the bucket's random bits */
-} gwi_level_rule;
+} gwi_levels_rule;
 
 /* The loops over one bucket. Those of every instruction set give the same bits;
  * n may be any number up to the size of a bucket. */
-typedef struct gwi_level_kernels {
+typedef struct gwi_levels_kernels {
     const char *isa;
 
     /* Of vector.h, for the norms. */
@@ -79,59 +79,57 @@ typedef struct gwi_level_kernels {
     float (*absmax)(const float *v, size_t n);
 
     /* Writes (n * bits + 7) / 8 bytes. */
-    void (*encode)(const gwi_level_rule *rule, const float *v, size_t n, uint8_t *out);
+    void (*encode)(const gwi_levels_rule *rule, const float *v, size_t n, uint8_t *out);
     /* The same, and subtracts from v the values that were encoded. */
-    void (*encode_subtract)(const gwi_level_rule *rule, float *v, size_t n,
+    void (*encode_subtract)(const gwi_levels_rule *rule, float *v, size_t n,
                             uint8_t *out);
     /* Reads (n * bits + 7) / 8 bytes; any bytes are levels. */
     void (*decode)(const uint8_t *in, unsigned bits, float unit, float *out, size_t n);
     /* acc += value. */
     void (*decode_add)(const uint8_t *in, unsigned bits, float unit, float *acc,
                        size_t n);
-} gwi_level_kernels;
+} gwi_levels_kernels;
 
-/* The kernels for a set of GWI_CPU_ flags, and those of this CPU. */
-void gwi_levels_kernels_for(unsigned flags, gwi_level_kernels *k);
-const gwi_level_kernels *gwi_levels(void);
-
-/* The parts of gwi_levels_kernels_for(), each in a file of its own. */
-void gwi_levels_kernels_avx2(gwi_level_kernels *k);
-void gwi_levels_kernels_avx512(gwi_level_kernels *k);
+/* The kernels that flags allow, those of this CPU, and the parts of the former;
+ * kernels.h has the convention. */
+void gwi_levels_for(unsigned flags, gwi_levels_kernels *k);
+const gwi_levels_kernels *gwi_levels(void);
+void gwi_levels_avx2(gwi_levels_kernels *k);
+void gwi_levels_avx512(gwi_levels_kernels *k);
 
 /* How many norms and how many packed bytes n floats make. */
 size_t gwi_levels_buckets(const gwi_levels_format *f, size_t n);
 size_t gwi_levels_packed_len(const gwi_levels_format *f, size_t n);
 
 /* The norm of one bucket, as described above. */
-float gwi_levels_norm_of(const gwi_level_kernels *k, gwi_levels_norm norm,
+float gwi_levels_norm_of(const gwi_levels_kernels *k, gwi_levels_norm norm,
                          const float *v, size_t n);
 
 /* N / s, as the decoder uses it. */
 float gwi_levels_unit(unsigned bits, float norm);
 
-gwi_level_rule gwi_level_rule_make(unsigned bits, float norm, uint64_t key,
-                                   uint64_t bucket);
+gwi_levels_rule gwi_levels_rule_make(unsigned bits, float norm, uint64_t key,
+                                     uint64_t bucket);
 
 /* Whole vectors, spread over the thread pool when they are long. `key` comes from
  * gwi_random_key(); first_bucket numbers the first bucket of v in the random bits,
  * so that a part of a vector that begins on a bucket encodes as it would within
  * the whole. norms has gwi_levels_buckets() floats, packed gwi_levels_packed_len()
  * bytes. */
-void gwi_levels_encode(const gwi_level_kernels *k, const gwi_levels_format *f,
-                       const float *v, size_t n, uint64_t key, uint64_t first_bucket,
-                       uint8_t *packed, float *norms);
+void gwi_levels_encode(const gwi_levels_format *f, const float *v, size_t n,
+                       uint64_t key, uint64_t first_bucket, uint8_t *packed,
+                       float *norms);
 
 /* The same, and subtracts from v what was sent: v becomes the error. */
-void gwi_levels_encode_subtract(const gwi_level_kernels *k, const gwi_levels_format *f,
-                                float *v, size_t n, uint64_t key, uint64_t first_bucket,
-                                uint8_t *packed, float *norms);
+void gwi_levels_encode_subtract(const gwi_levels_format *f, float *v, size_t n,
+                                uint64_t key, uint64_t first_bucket, uint8_t *packed,
+                                float *norms);
 
 /* out = values, or acc += values. packed and norms may hold any bits: norms that
  * are not finite give values that are not. f->norm is not looked at. */
-void gwi_levels_decode(const gwi_level_kernels *k, const gwi_levels_format *f,
-                       const uint8_t *packed, const float *norms, float *out, size_t n);
-void gwi_levels_decode_add(const gwi_level_kernels *k, const gwi_levels_format *f,
-                           const uint8_t *packed, const float *norms, float *acc,
-                           size_t n);
+void gwi_levels_decode(const gwi_levels_format *f, const uint8_t *packed,
+                       const float *norms, float *out, size_t n);
+void gwi_levels_decode_add(const gwi_levels_format *f, const uint8_t *packed,
+                           const float *norms, float *acc, size_t n);
 
 #endif

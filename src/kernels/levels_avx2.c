@@ -124,7 +124,7 @@ AVX2 ALWAYS static inline void subtract_step(coder *c, float *v, unsigned bits,
     pack(c, l0, l1, l2, l3, bits, out);
 }
 
-AVX2 static inline coder coder_make(const gwi_level_rule *rule)
+AVX2 static inline coder coder_make(const gwi_levels_rule *rule)
 {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     const int bits = (int)rule->bits;
@@ -148,7 +148,7 @@ AVX2 static inline coder coder_make(const gwi_level_rule *rule)
     c.pair = _mm256_set1_epi16((short)(1 | 1 << (8 + bits % 8)));
     c.quad = _mm256_set1_epi32(1 | 1 << (16 + 2 * (bits % 8)));
     c.eight = _mm_cvtsi32_si128(4 * bits);
-    c.mask = _mm256_set1_epi8((char)((1 << bits) - 1));
+    c.mask = _mm256_set1_epi8((signed char)((1 << bits) - 1));
     c.squeeze = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)squeeze));
     return c;
 }
@@ -181,7 +181,7 @@ AVX2 static void subtract_last(coder *c, float *v, size_t m, unsigned bits,
     memcpy(out, packed, (m * bits + 7) / 8);
 }
 
-AVX2 static void encode_avx2(const gwi_level_rule *rule, const float *v, size_t n,
+AVX2 static void encode_avx2(const gwi_levels_rule *rule, const float *v, size_t n,
                              uint8_t *out)
 {
     const unsigned bits = rule->bits;
@@ -197,7 +197,7 @@ AVX2 static void encode_avx2(const gwi_level_rule *rule, const float *v, size_t 
         encode_last(&c, v + j, n - j < STEP ? n - j : STEP, bits, out);
 }
 
-AVX2 static void encode_subtract_avx2(const gwi_level_rule *rule, float *v, size_t n,
+AVX2 static void encode_subtract_avx2(const gwi_levels_rule *rule, float *v, size_t n,
                                       uint8_t *out)
 {
     const unsigned bits = rule->bits;
@@ -302,7 +302,7 @@ AVX2 static void decode_add_avx2(const uint8_t *in, unsigned bits, float unit,
     }
 }
 
-void gwi_levels_kernels_avx2(gwi_level_kernels *k)
+void gwi_levels_avx2(gwi_levels_kernels *k)
 {
     k->isa = "avx2";
     k->encode = encode_avx2;

@@ -5,7 +5,7 @@
  * levels, once they are bytes, is done in registers of 256 bits here too. */
 #include "kernels/levels.h"
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(GWI_EMULATE_AVX512)
 
 #include <string.h>
 
@@ -111,7 +111,7 @@ GWI_AVX512 ALWAYS static inline void subtract_step(coder *c, float *v, unsigned 
     pack(c, l0, l1, bits, out);
 }
 
-GWI_AVX512 static inline coder coder_make(const gwi_level_rule *rule)
+GWI_AVX512 static inline coder coder_make(const gwi_levels_rule *rule)
 {
     const __m512i lane =
         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -136,7 +136,7 @@ GWI_AVX512 static inline coder coder_make(const gwi_level_rule *rule)
     c.pair = _mm256_set1_epi16((short)(1 | 1 << (8 + bits % 8)));
     c.quad = _mm256_set1_epi32(1 | 1 << (16 + 2 * (bits % 8)));
     c.eight = _mm_cvtsi32_si128(4 * bits);
-    c.mask = _mm256_set1_epi8((char)((1 << bits) - 1));
+    c.mask = _mm256_set1_epi8((signed char)((1 << bits) - 1));
     c.squeeze = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)squeeze));
     return c;
 }
@@ -169,7 +169,7 @@ GWI_AVX512 static void subtract_last(coder *c, float *v, size_t m, unsigned bits
     memcpy(out, packed, (m * bits + 7) / 8);
 }
 
-GWI_AVX512 static void encode_avx512(const gwi_level_rule *rule, const float *v,
+GWI_AVX512 static void encode_avx512(const gwi_levels_rule *rule, const float *v,
                                      size_t n, uint8_t *out)
 {
     const unsigned bits = rule->bits;
@@ -185,7 +185,7 @@ GWI_AVX512 static void encode_avx512(const gwi_level_rule *rule, const float *v,
         encode_last(&c, v + j, n - j < STEP ? n - j : STEP, bits, out);
 }
 
-GWI_AVX512 static void encode_subtract_avx512(const gwi_level_rule *rule, float *v,
+GWI_AVX512 static void encode_subtract_avx512(const gwi_levels_rule *rule, float *v,
                                               size_t n, uint8_t *out)
 {
     const unsigned bits = rule->bits;
@@ -299,7 +299,7 @@ GWI_AVX512 static void decode_add_avx512(const uint8_t *in, unsigned bits, float
     }
 }
 
-void gwi_levels_kernels_avx512(gwi_level_kernels *k)
+void gwi_levels_avx512(gwi_levels_kernels *k)
 {
     k->isa = "avx512";
     k->encode = encode_avx512;

@@ -6,7 +6,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <pthread.h>
 
 #include "kernels/cpu.h"
 #include "kernels/pool.h"
@@ -80,7 +79,7 @@ static void sign_decode_add_c(const uint8_t *signs, float mean, float *acc, size
 
 /* ---- the choice ------------------------------------------------------------ */
 
-static const gwi_mean_kernels reference = {
+static const gwi_means_kernels reference = {
     .isa = "c",
     .two_sums = two_sums_c,
     .two_shift = two_shift_c,
@@ -90,31 +89,16 @@ static const gwi_mean_kernels reference = {
     .sign_decode_add = sign_decode_add_c,
 };
 
-void gwi_means_kernels_for(unsigned flags, gwi_mean_kernels *k)
+void gwi_means_for(unsigned flags, gwi_means_kernels *k)
 {
     *k = reference;
 #if defined(__x86_64__)
     if (flags & GWI_CPU_AVX2)
-        gwi_means_kernels_avx2(k);
+        gwi_means_avx2(k);
     if (flags & GWI_CPU_AVX512)
-        gwi_means_kernels_avx512(k);
+        gwi_means_avx512(k);
 #endif
     (void)flags;
-}
-
-static gwi_mean_kernels chosen;
-
-static void choose(void)
-{
-    gwi_means_kernels_for(gwi_cpu_flags(), &chosen);
-}
-
-const gwi_mean_kernels *gwi_means(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-    pthread_once(&once, choose);
-    return &chosen;
 }
 
 /* ---- whole vectors --------------------------------------------------------- */
@@ -122,7 +106,7 @@ const gwi_mean_kernels *gwi_means(void)
 /* One walk over the stripes of a vector. Each operation uses the members it needs
  * and writes only what belongs to its stripe, so that any thread may do any. */
 typedef struct walk {
-    const gwi_mean_kernels *k;
+    const gwi_means_kernels *k;
     size_t n, stripe;
     const float *source;
     float *target;
@@ -149,6 +133,7 @@ static size_t walk_all(walk *w)
 {
     size_t stripes;
 
+    w->k = gwi_means();
     w->stripe = gwi_means_stripe(w->n);
     stripes = w->n / w->stripe + (w->n % w->stripe != 0);
     assert(stripes <= STRIPES);
@@ -173,9 +158,9 @@ static void two_sums_each(walk *w, size_t s, size_t at, size_t m)
     w->k->two_sums(w->source + at, m, &w->sums[s]);
 }
 
-gwi_two_sums gwi_two_sums_of(const gwi_mean_kernels *k, const float *v, size_t n)
+gwi_two_sums gwi_two_sums_of(const float *v, size_t n)
 {
-    walk w = {.k = k, .n = n, .source = v, .each = two_sums_each};
+    walk w = {.n = n, .source = v, .each = two_sums_each};
     size_t stripes = walk_all(&w);
     gwi_two_sums total = {0};
 
@@ -194,15 +179,10 @@ static void two_shift_each(walk *w, size_t s, size_t at, size_t m)
     w->k->two_shift(w->target + at, m, w->plus, w->minus);
 }
 
-void gwi_two_shift(const gwi_mean_kernels *k, float *v, size_t n, float plus,
-                   float minus)
+void gwi_two_shift(float *v, size_t n, float plus, float minus)
 {
-    walk w = {.k = k,
-              .n = n,
-              .target = v,
-              .plus = plus,
-              .minus = minus,
-              .each = two_shift_each};
+    walk w = {
+        .n = n, .target = v, .plus = plus, .minus = minus, .each = two_shift_each};
 
     walk_all(&w);
 }
@@ -212,10 +192,9 @@ static void sign_encode_each(walk *w, size_t s, size_t at, size_t m)
     w->magnitudes[s] = w->k->sign_encode(w->source + at, m, w->signs + at / 8);
 }
 
-float gwi_sign_encode(const gwi_mean_kernels *k, const float *v, size_t n,
-                      uint8_t *signs)
+float gwi_sign_encode(const float *v, size_t n, uint8_t *signs)
 {
-    walk w = {.k = k, .n = n, .source = v, .signs = signs, .each = sign_encode_each};
+    walk w = {.n = n, .source = v, .signs = signs, .each = sign_encode_each};
     size_t stripes = walk_all(&w);
     double total = 0.0;
 
@@ -231,9 +210,9 @@ static void sign_subtract_each(walk *w, size_t s, size_t at, size_t m)
     w->k->sign_subtract(w->target + at, m, w->mean);
 }
 
-void gwi_sign_subtract(const gwi_mean_kernels *k, float *v, size_t n, float mean)
+void gwi_sign_subtract(float *v, size_t n, float mean)
 {
-    walk w = {.k = k, .n = n, .target = v, .mean = mean, .each = sign_subtract_each};
+    walk w = {.n = n, .target = v, .mean = mean, .each = sign_subtract_each};
 
     walk_all(&w);
 }
@@ -244,11 +223,9 @@ static void sign_decode_each(walk *w, size_t s, size_t at, size_t m)
     w->k->sign_decode(w->signs_in + at / 8, w->mean, w->target + at, m);
 }
 
-void gwi_sign_decode(const gwi_mean_kernels *k, const uint8_t *signs, float mean,
-                     float *out, size_t n)
+void gwi_sign_decode(const uint8_t *signs, float mean, float *out, size_t n)
 {
-    walk w = {.k = k,
-              .n = n,
+    walk w = {.n = n,
               .target = out,
               .signs_in = signs,
               .mean = mean,
@@ -263,11 +240,9 @@ static void sign_decode_add_each(walk *w, size_t s, size_t at, size_t m)
     w->k->sign_decode_add(w->signs_in + at / 8, w->mean, w->target + at, m);
 }
 
-void gwi_sign_decode_add(const gwi_mean_kernels *k, const uint8_t *signs, float mean,
-                         float *acc, size_t n)
+void gwi_sign_decode_add(const uint8_t *signs, float mean, float *acc, size_t n)
 {
-    walk w = {.k = k,
-              .n = n,
+    walk w = {.n = n,
               .target = acc,
               .signs_in = signs,
               .mean = mean,

@@ -31,7 +31,7 @@ typedef struct gwi_two_sums {
 } gwi_two_sums;
 
 /* The loops, each on one thread and over one stripe. */
-typedef struct gwi_mean_kernels {
+typedef struct gwi_means_kernels {
     const char *isa;
 
     void (*two_sums)(const float *v, size_t n, gwi_two_sums *out);
@@ -45,15 +45,14 @@ typedef struct gwi_mean_kernels {
     void (*sign_decode)(const uint8_t *signs, float mean, float *out, size_t n);
     /* acc += value. */
     void (*sign_decode_add)(const uint8_t *signs, float mean, float *acc, size_t n);
-} gwi_mean_kernels;
+} gwi_means_kernels;
 
-/* The kernels for a set of GWI_CPU_ flags, and those of this CPU. */
-void gwi_means_kernels_for(unsigned flags, gwi_mean_kernels *k);
-const gwi_mean_kernels *gwi_means(void);
-
-/* The parts of gwi_means_kernels_for(), each in a file of its own. */
-void gwi_means_kernels_avx2(gwi_mean_kernels *k);
-void gwi_means_kernels_avx512(gwi_mean_kernels *k);
+/* The kernels that flags allow, those of this CPU, and the parts of the former;
+ * kernels.h has the convention. */
+void gwi_means_for(unsigned flags, gwi_means_kernels *k);
+const gwi_means_kernels *gwi_means(void);
+void gwi_means_avx2(gwi_means_kernels *k);
+void gwi_means_avx512(gwi_means_kernels *k);
 
 /* How many entries a stripe of an n-vector has: a multiple of 64, at least 4096,
  * and such that there are at most 64 stripes. */
@@ -61,19 +60,15 @@ size_t gwi_means_stripe(size_t n);
 
 /* Whole vectors, spread over the thread pool when they are long. The sums are of
  * all n entries; a mean is sum / count, rounded to float, and 0 of nothing. */
-gwi_two_sums gwi_two_sums_of(const gwi_mean_kernels *k, const float *v, size_t n);
+gwi_two_sums gwi_two_sums_of(const float *v, size_t n);
 float gwi_mean_of(double sum, uint64_t count);
-void gwi_two_shift(const gwi_mean_kernels *k, float *v, size_t n, float plus,
-                   float minus);
+void gwi_two_shift(float *v, size_t n, float plus, float minus);
 
 /* Writes the signs of v and returns the mean magnitude. */
-float gwi_sign_encode(const gwi_mean_kernels *k, const float *v, size_t n,
-                      uint8_t *signs);
+float gwi_sign_encode(const float *v, size_t n, uint8_t *signs);
 /* v becomes the error of what gwi_sign_encode() said of it. */
-void gwi_sign_subtract(const gwi_mean_kernels *k, float *v, size_t n, float mean);
-void gwi_sign_decode(const gwi_mean_kernels *k, const uint8_t *signs, float mean,
-                     float *out, size_t n);
-void gwi_sign_decode_add(const gwi_mean_kernels *k, const uint8_t *signs, float mean,
-                         float *acc, size_t n);
+void gwi_sign_subtract(float *v, size_t n, float mean);
+void gwi_sign_decode(const uint8_t *signs, float mean, float *out, size_t n);
+void gwi_sign_decode_add(const uint8_t *signs, float mean, float *acc, size_t n);
 
 #endif

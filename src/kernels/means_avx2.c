@@ -183,7 +183,7 @@ AVX2 static void sign_decode_add_avx2(const uint8_t *signs, float mean, float *a
         acc[j] += signs[j / 8] >> j % 8 & 1 ? -mean : mean;
 }
 
-void gwi_means_kernels_avx2(gwi_mean_kernels *k)
+void gwi_means_avx2(gwi_means_kernels *k)
 {
     k->isa = "avx2";
     k->two_sums = two_sums_avx2;

@@ -3,7 +3,7 @@
  * means_avx512.c - the kernels for means and signs in AVX-512. */
 #include "kernels/means.h"
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(GWI_EMULATE_AVX512)
 
 #include <string.h>
 
@@ -194,7 +194,7 @@ GWI_AVX512 static void sign_decode_add_avx512(const uint8_t *signs, float mean,
     }
 }
 
-void gwi_means_kernels_avx512(gwi_mean_kernels *k)
+void gwi_means_avx512(gwi_means_kernels *k)
 {
     k->isa = "avx512";
     k->two_sums = two_sums_avx512;

@@ -140,17 +140,10 @@ typedef struct gwi_select_kernels {
                       gwi_list *out);
 } gwi_select_kernels;
 
-/* Fills *k with the best kernels that flags (of cpu.h) allow. Pure. */
+/* The kernels that flags allow, those of this CPU, and the parts of the former;
+ * kernels.h has the convention. */
 void gwi_select_for(unsigned flags, gwi_select_kernels *k);
-
-/* The kernels for this CPU. */
 const gwi_select_kernels *gwi_select(void);
-
-/* For tests: the functions above use *k from now on; NULL goes back to this
- * CPU's. Not to be called while another thread selects. */
-void gwi_select_use(const gwi_select_kernels *k);
-
-/* Each overwrites the entries it does better; for gwi_select_for() and tests. */
 void gwi_select_avx2(gwi_select_kernels *k);
 void gwi_select_avx512(gwi_select_kernels *k);
 void gwi_select_neon(gwi_select_kernels *k);

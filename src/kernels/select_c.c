@@ -6,7 +6,6 @@
 
 #include "kernels/cpu.h"
 
-#include <pthread.h>
 #include <string.h>
 
 static int32_t magnitude(float x)
@@ -60,25 +59,4 @@ void gwi_select_for(unsigned flags, gwi_select_kernels *k)
         gwi_select_neon(k);
 #endif
     (void)flags;
-}
-
-static gwi_select_kernels table;
-static const gwi_select_kernels *in_use;
-
-static void fill_table(void)
-{
-    gwi_select_for(gwi_cpu_flags(), &table);
-}
-
-const gwi_select_kernels *gwi_select(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-    pthread_once(&once, fill_table);
-    return in_use ? in_use : &table;
-}
-
-void gwi_select_use(const gwi_select_kernels *k)
-{
-    in_use = k;
 }

@@ -3,9 +3,10 @@
  * simd512.h - the one door to AVX-512 intrinsics.
  *
  * Few build machines have AVX-512, so the AVX-512 files are written to be run
- * anywhere: a test that defines GWI_EMULATE_AVX512 and includes such a file gets
+ * anywhere: a file that defines GWI_EMULATE_AVX512 and includes such a file gets
  * SIMDe's emulation under the same names, and the very lines that ship are
- * tested. What SIMDe lacks is added below, and nothing else may be used. */
+ * tested (tests/support_emulated_*.c). What SIMDe lacks is added below, and nothing
+ * else may be used. */
 #ifndef GWI_SIMD512_H
 #define GWI_SIMD512_H
 
@@ -90,12 +91,86 @@ GWI_EMULATED int gwi_emulated_reduce_max_epi32(simde__m512i v)
     return best;
 }
 
+GWI_EMULATED simde__m256i gwi_emulated_cvtepi32_epi16(simde__m512i v)
+{
+    uint32_t from[16];
+    uint16_t to[16];
+
+    simde_mm512_storeu_si512(from, v);
+    for (int i = 0; i < 16; i++)
+        to[i] = (uint16_t)from[i];
+    return simde_mm256_loadu_si256((const void *)to);
+}
+
+GWI_EMULATED simde__m512i gwi_emulated_cvtepu16_epi32(simde__m256i v)
+{
+    uint16_t from[16];
+    uint32_t to[16];
+
+    simde_mm256_storeu_si256((void *)from, v);
+    for (int i = 0; i < 16; i++)
+        to[i] = from[i];
+    return simde_mm512_loadu_si512(to);
+}
+
+typedef union gwi_emulated_lanes {
+    simde__m512i v;
+    simde__m512 f;
+    int32_t i[16];
+    uint32_t u[16];
+    float x[16];
+} gwi_emulated_lanes;
+
+GWI_EMULATED simde__m512i gwi_emulated_cvttps_epi32(simde__m512 v)
+{
+    gwi_emulated_lanes from = {.f = v}, to;
+
+    for (int i = 0; i < 16; i++)
+        to.i[i] = (int32_t)from.x[i];
+    return to.v;
+}
+
+GWI_EMULATED simde__m512 gwi_emulated_cvtepi32_ps(simde__m512i v)
+{
+    gwi_emulated_lanes from = {.v = v}, to;
+
+    for (int i = 0; i < 16; i++)
+        to.x[i] = (float)from.i[i];
+    return to.f;
+}
+
+GWI_EMULATED simde__m512i gwi_emulated_srav_epi32(simde__m512i v, simde__m512i count)
+{
+    gwi_emulated_lanes a = {.v = v}, by = {.v = count};
+
+    for (int i = 0; i < 16; i++)
+        a.i[i] >>= by.i[i];
+    return a.v;
+}
+
+/* SIMDe has this one, but with signed overflow. */
+GWI_EMULATED simde__m512i gwi_emulated_mullo_epi32(simde__m512i v, simde__m512i w)
+{
+    gwi_emulated_lanes a = {.v = v}, b = {.v = w};
+
+    for (int i = 0; i < 16; i++)
+        a.u[i] *= b.u[i];
+    return a.v;
+}
+
+#undef _mm512_mullo_epi32
 #define _mm512_maskz_loadu_epi32 gwi_emulated_maskz_loadu_epi32
 #define _mm512_mask_storeu_epi32 gwi_emulated_mask_storeu_epi32
 #define _mm512_maskz_loadu_ps    gwi_emulated_maskz_loadu_ps
 #define _mm512_mask_storeu_ps    gwi_emulated_mask_storeu_ps
 #define _mm512_cvtps_pd          gwi_emulated_cvtps_pd
 #define _mm512_reduce_max_epi32  gwi_emulated_reduce_max_epi32
+#define _mm512_cvtepi32_epi16    gwi_emulated_cvtepi32_epi16
+#define _mm512_cvtepu16_epi32    gwi_emulated_cvtepu16_epi32
+#define _mm512_cvttps_epi32      gwi_emulated_cvttps_epi32
+#define _mm512_cvtepi32_ps       gwi_emulated_cvtepi32_ps
+#define _mm512_srav_epi32        gwi_emulated_srav_epi32
+#define _mm512_mullo_epi32       gwi_emulated_mullo_epi32
 
 #endif
 

@@ -1,31 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * vector.c - the plain vector kernels on this CPU, and on several threads. */
+ * vector.c - the plain vector kernels over whole vectors, on several threads. */
 #include "kernels/vector.h"
 
-#include "kernels/cpu.h"
 #include "kernels/pool.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 /* Floats per block: 1 MiB, so that a block is worth waking a thread for. */
 enum { SPAN = 1 << 18 };
-
-static gwi_vector_kernels table;
-
-static void fill_table(void)
-{
-    gwi_vector_for(gwi_cpu_flags(), &table);
-}
-
-const gwi_vector_kernels *gwi_vector(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-    pthread_once(&once, fill_table);
-    return &table;
-}
 
 /* What the blocks work on; each kernel uses the members it needs. */
 typedef struct operands {

@@ -40,11 +40,13 @@ typedef struct gwi_vector_kernels {
     size_t (*first_nonfinite)(const float *x, size_t n);
 } gwi_vector_kernels;
 
-/* Fills *k with the best kernels that flags (of cpu.h) allow. Pure. */
+/* The kernels that flags allow, those of this CPU, and the parts of the former;
+ * kernels.h has the convention. */
 void gwi_vector_for(unsigned flags, gwi_vector_kernels *k);
-
-/* The kernels for this CPU. */
 const gwi_vector_kernels *gwi_vector(void);
+void gwi_vector_avx2(gwi_vector_kernels *k);
+void gwi_vector_avx512(gwi_vector_kernels *k);
+void gwi_vector_neon(gwi_vector_kernels *k);
 
 /* The same on up to gwi_threads() threads when n is large. */
 void gwi_add(float *y, const float *x, size_t n);
@@ -59,10 +61,5 @@ size_t gwi_first_nonfinite(const float *x, size_t n);
  * floats, added up from the first block to the last. */
 enum { GWI_SUMSQ_BLOCK = 1 << 20 };
 double gwi_sumsq(const float *x, size_t n);
-
-/* Each overwrites the entries it does better; for gwi_vector_for() and tests. */
-void gwi_vector_avx2(gwi_vector_kernels *k);
-void gwi_vector_avx512(gwi_vector_kernels *k);
-void gwi_vector_neon(gwi_vector_kernels *k);
 
 #endif

@@ -220,11 +220,11 @@ static void put_values(gwi_coder *c, gwi_wire_writer *w, float *v, size_t k,
 {
     switch (c->how) {
     case GWI_HOW_BF16:
-        gwi_bf16_encode_subtract(gwi_bf16(), v, k, w->values);
+        gwi_bf16_encode_subtract(v, k, w->values);
         break;
     case GWI_HOW_LEVELS:
-        gwi_levels_encode_subtract(gwi_levels(), &c->levels, v, k, at->key, at->bucket,
-                                   w->values, c->scales);
+        gwi_levels_encode_subtract(&c->levels, v, k, at->key, at->bucket, w->values,
+                                   c->scales);
         break;
     case GWI_HOW_CENTRE1:
     case GWI_HOW_CENTRE2:
@@ -258,10 +258,10 @@ static void get_values(gwi_coder *c, const gwi_wire_view *view, float *out)
     get_scales(c, view);
     switch (c->how) {
     case GWI_HOW_BF16:
-        gwi_bf16_decode(gwi_bf16(), view->values, out, k);
+        gwi_bf16_decode(view->values, out, k);
         break;
     case GWI_HOW_LEVELS:
-        gwi_levels_decode(gwi_levels(), &c->levels, view->values, c->scales, out, k);
+        gwi_levels_decode(&c->levels, view->values, c->scales, out, k);
         break;
     case GWI_HOW_CENTRE1:
     case GWI_HOW_CENTRE2:
@@ -397,9 +397,9 @@ gw_status gwi_coder_add_vector(gwi_coder *c, const uint8_t *msg, size_t len,
     GWI_TRY(open_vector(c, msg, len, step, n, &view));
     get_scales(c, &view);
     if (c->how == GWI_HOW_BF16)
-        gwi_bf16_decode_add(gwi_bf16(), view.values, acc, n);
+        gwi_bf16_decode_add(view.values, acc, n);
     else
-        gwi_levels_decode_add(gwi_levels(), &c->levels, view.values, c->scales, acc, n);
+        gwi_levels_decode_add(&c->levels, view.values, c->scales, acc, n);
     return GW_OK;
 }
 

@@ -20,14 +20,14 @@ static bool means_fits(const gwi_spec *spec)
 static gw_status means_run(gw_sync *s, float *v, gwi_note *note)
 {
     size_t n = s->layout->floats;
-    gwi_two_sums sums = gwi_two_sums_of(gwi_means(), v, n);
+    gwi_two_sums sums = gwi_two_sums_of(v, n);
     float own[2] = {gwi_mean_of(sums.plus, sums.plus_count),
                     gwi_mean_of(sums.minus, sums.minus_count)};
     float all[2] = {own[0], own[1]};
 
     gwi_sync_encoded(s);
     GWI_TRY(gwi_average(s, all, 2, 0, note));
-    gwi_two_shift(gwi_means(), v, n, all[0] - own[0], all[1] - own[1]);
+    gwi_two_shift(v, n, all[0] - own[0], all[1] - own[1]);
     return GW_OK;
 }
 

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * support_emulated_bf16.c - bf16_avx512.c once more, built with SIMDe. */
+#define GWI_EMULATE_AVX512
+#define gwi_bf16_avx512 emulated_bf16
+
+#include "support_emulated.h"
+
+#if __has_include(<simde/x86/avx512.h>)
+#include "kernels/bf16_avx512.c"
+#endif
