@@ -4,9 +4,8 @@
  * the blocks of a vector. */
 #include "kernels/bf16.h"
 
-#include <string.h>
-
 #include "kernels/cpu.h"
+#include "kernels/float_bits.h"
 #include "kernels/pool.h"
 
 /* What one call from the thread pool does. */
@@ -16,9 +15,8 @@ enum { BLOCK_FLOATS = 65536 };
 
 uint16_t gwi_bf16_of(float x)
 {
-    uint32_t bits;
+    uint32_t bits = gwi_float_bits(x);
 
-    memcpy(&bits, &x, sizeof bits);
     if ((bits & 0x7FFFFFFFu) > 0x7F800000u)
         return (uint16_t)(bits >> 16 | 0x40);
     /* Just under half a step, and the rest of the half if the result would be odd. */
@@ -27,11 +25,7 @@ uint16_t gwi_bf16_of(float x)
 
 float gwi_bf16_value(uint16_t b)
 {
-    uint32_t bits = (uint32_t)b << 16;
-    float x;
-
-    memcpy(&x, &bits, sizeof x);
-    return x;
+    return gwi_bits_float((uint32_t)b << 16);
 }
 
 static void put(uint8_t *bytes, size_t j, uint16_t b)

@@ -16,6 +16,7 @@
  * 0: zeros are never candidates, and where all else is fewer than k, it is all. */
 #include "kernels/select.h"
 
+#include "kernels/float_bits.h"
 #include "kernels/vector.h"
 
 #include <assert.h>
@@ -31,21 +32,9 @@ enum { SHARED_MIN = 1 << 19 };
 
 int32_t gwi_magnitude_key(float x)
 {
-    uint32_t bits;
+    int32_t bits = gwi_magnitude_bits(x);
 
-    memcpy(&bits, &x, sizeof bits);
-    bits &= 0x7fffffff;
-    return bits > GWI_KEY_NAN ? GWI_KEY_NAN : (int32_t)bits;
-}
-
-static float key_magnitude(int32_t key)
-{
-    float x;
-
-    if (key == GWI_KEY_NAN)
-        key = 0x7fc00000; /* the quiet one */
-    memcpy(&x, &key, sizeof x);
-    return x;
+    return bits > GWI_KEY_NAN ? GWI_KEY_NAN : bits;
 }
 
 /* The bound for collect() above which only larger keys lie. Nothing is larger
@@ -306,7 +295,7 @@ static void learn(gwi_topk_guess *guess, const search *s, size_t found, int32_t 
         margin *= 0.8f;
     margin = margin < margin_least ? margin_least : margin;
     guess->margin = margin > margin_most ? margin_most : margin;
-    guess->threshold = key_magnitude(nth);
+    guess->threshold = gwi_bits_magnitude(nth);
     guess->n = s->n;
     guess->k = s->k;
 }
@@ -357,10 +346,8 @@ static size_t collect_rest(float *r, const float *g, size_t i, size_t end,
                            int32_t above, gwi_list *out)
 {
     for (; i < end && out->n < out->cap; i++) {
-        int32_t bits;
         r[i] = g ? r[i] + g[i] : r[i];
-        memcpy(&bits, &r[i], sizeof bits);
-        if ((bits & 0x7fffffff) <= above)
+        if (gwi_magnitude_bits(r[i]) <= above)
             continue;
         out->index[out->n] = (uint32_t)i;
         out->value[out->n++] = r[i];
@@ -501,7 +488,7 @@ gwi_threshold gwi_threshold_of(float *scratch, size_t count, double rate)
         search_all(&s, -1);
     }
     key = gwi_nth_key(list->value, list->n, s.k, &ties);
-    return (gwi_threshold){.value = key_magnitude(key),
+    return (gwi_threshold){.value = gwi_bits_magnitude(key),
                            .ties =
                                key > 0 && key < GWI_KEY_NAN && (ties > 1 || s.k == 1)};
 }

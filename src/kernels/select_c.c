@@ -5,16 +5,7 @@
 #include "kernels/select.h"
 
 #include "kernels/cpu.h"
-
-#include <string.h>
-
-static int32_t magnitude(float x)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    return (int32_t)(bits & 0x7fffffff);
-}
+#include "kernels/float_bits.h"
 
 /* Few entries are above in practice, so the floats are looked at in runs: a loop
  * without branches adds and finds the largest, and most runs end there. */
@@ -30,10 +21,11 @@ static size_t collect_c(float *r, const float *g, size_t begin, size_t end,
         int32_t most = -1;
         for (size_t j = i; j < stop; j++) {
             r[j] = g ? r[j] + g[j] : r[j];
-            most = magnitude(r[j]) > most ? magnitude(r[j]) : most;
+            int32_t bits = gwi_magnitude_bits(r[j]);
+            most = bits > most ? bits : most;
         }
         for (; most > above && i < stop; i++) {
-            if (magnitude(r[i]) <= above)
+            if (gwi_magnitude_bits(r[i]) <= above)
                 continue;
             out->index[n] = (uint32_t)i;
             out->value[n++] = r[i];

@@ -8,7 +8,8 @@
 #if defined(__x86_64__)
 
 #include <immintrin.h>
-#include <string.h>
+
+#include "kernels/float_bits.h"
 
 #define AVX2 __attribute__((target("avx2")))
 
@@ -107,19 +108,10 @@ AVX2 static __m256i magnitudes(const float *x)
                             _mm256_set1_epi32(0x7fffffff));
 }
 
-static int32_t magnitude(float x)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    return (int32_t)(bits & 0x7fffffff);
-}
-
 AVX2 static float absmax_avx2(const float *x, size_t n)
 {
     __m256i best0 = _mm256_setzero_si256(), best1 = best0;
     int32_t lane[8], best = 0;
-    float result;
     size_t i = 0;
 
     for (; i + 16 <= n; i += 16) {
@@ -131,11 +123,8 @@ AVX2 static float absmax_avx2(const float *x, size_t n)
     for (int j = 0; j < 8; j++)
         best = lane[j] > best ? lane[j] : best;
     for (; i < n; i++)
-        best = magnitude(x[i]) > best ? magnitude(x[i]) : best;
-    if (best > 0x7f800000)
-        best = 0x7fc00000;
-    memcpy(&result, &best, sizeof result);
-    return result;
+        best = gwi_magnitude_bits(x[i]) > best ? gwi_magnitude_bits(x[i]) : best;
+    return gwi_bits_magnitude(best);
 }
 
 AVX2 static size_t first_nonfinite_avx2(const float *x, size_t n)
@@ -150,7 +139,7 @@ AVX2 static size_t first_nonfinite_avx2(const float *x, size_t n)
         if (!_mm256_testz_si256(bad, bad))
             break;
     }
-    while (i < n && magnitude(x[i]) < 0x7f800000)
+    while (i < n && gwi_magnitude_bits(x[i]) < 0x7f800000)
         i++;
     return i;
 }

@@ -6,6 +6,7 @@
 
 #if defined(__x86_64__) || defined(GWI_EMULATE_AVX512)
 
+#include "kernels/float_bits.h"
 #include "kernels/simd512.h"
 
 #include <string.h>
@@ -112,16 +113,10 @@ GWI_AVX512 static inline __m512i magnitudes(const float *x, size_t i, size_t n)
 GWI_AVX512 static float absmax_avx512(const float *x, size_t n)
 {
     __m512i best = _mm512_setzero_si512();
-    int32_t bits;
-    float result;
 
     for (size_t i = 0; i < n; i += 16)
         best = _mm512_max_epi32(best, magnitudes(x, i, n));
-    bits = _mm512_reduce_max_epi32(best);
-    if (bits > 0x7f800000)
-        bits = 0x7fc00000;
-    memcpy(&result, &bits, sizeof result);
-    return result;
+    return gwi_bits_magnitude(_mm512_reduce_max_epi32(best));
 }
 
 GWI_AVX512 static size_t first_nonfinite_avx512(const float *x, size_t n)

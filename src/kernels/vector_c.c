@@ -5,8 +5,7 @@
 #include "kernels/vector.h"
 
 #include "kernels/cpu.h"
-
-#include <string.h>
+#include "kernels/float_bits.h"
 
 static void add_c(float *y, const float *x, size_t n)
 {
@@ -72,35 +71,22 @@ static double sumsq_c(const float *x, size_t n)
     return lane[0];
 }
 
-/* The bits without the sign: ordered as magnitudes are, NaN above infinity. */
-static int32_t magnitude(float x)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    return (int32_t)(bits & 0x7fffffff);
-}
-
 static float absmax_c(const float *x, size_t n)
 {
     int32_t best = 0;
-    float result;
 
     for (size_t i = 0; i < n; i++) {
-        int32_t m = magnitude(x[i]);
+        int32_t m = gwi_magnitude_bits(x[i]);
         best = m > best ? m : best;
     }
-    if (best > 0x7f800000)
-        best = 0x7fc00000;
-    memcpy(&result, &best, sizeof result);
-    return result;
+    return gwi_bits_magnitude(best);
 }
 
 static size_t first_nonfinite_c(const float *x, size_t n)
 {
     size_t i = 0;
 
-    while (i < n && magnitude(x[i]) < 0x7f800000)
+    while (i < n && gwi_magnitude_bits(x[i]) < 0x7f800000)
         i++;
     return i;
 }

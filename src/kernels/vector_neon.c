@@ -6,7 +6,8 @@
 #if defined(__aarch64__)
 
 #include <arm_neon.h>
-#include <string.h>
+
+#include "kernels/float_bits.h"
 
 static void add_neon(float *y, const float *x, size_t n)
 {
@@ -91,30 +92,18 @@ static uint32x4_t magnitudes(const float *x)
     return vandq_u32(vreinterpretq_u32_f32(vld1q_f32(x)), vdupq_n_u32(0x7fffffff));
 }
 
-static uint32_t magnitude(float x)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    return bits & 0x7fffffff;
-}
-
 static float absmax_neon(const float *x, size_t n)
 {
     uint32x4_t v = vdupq_n_u32(0);
-    uint32_t best;
-    float result;
+    int32_t best;
     size_t i = 0;
 
     for (; i + 4 <= n; i += 4)
         v = vmaxq_u32(v, magnitudes(x + i));
-    best = vmaxvq_u32(v);
+    best = (int32_t)vmaxvq_u32(v);
     for (; i < n; i++)
-        best = magnitude(x[i]) > best ? magnitude(x[i]) : best;
-    if (best > 0x7f800000)
-        best = 0x7fc00000;
-    memcpy(&result, &best, sizeof result);
-    return result;
+        best = gwi_magnitude_bits(x[i]) > best ? gwi_magnitude_bits(x[i]) : best;
+    return gwi_bits_magnitude(best);
 }
 
 static size_t first_nonfinite_neon(const float *x, size_t n)
@@ -127,7 +116,7 @@ static size_t first_nonfinite_neon(const float *x, size_t n)
         if (vmaxvq_u32(vmaxq_u32(a, b)) >= 0x7f800000)
             break;
     }
-    while (i < n && magnitude(x[i]) < 0x7f800000)
+    while (i < n && gwi_magnitude_bits(x[i]) < 0x7f800000)
         i++;
     return i;
 }
