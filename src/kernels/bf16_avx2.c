@@ -6,13 +6,13 @@
 #if defined(__x86_64__)
 
 #include <immintrin.h>
-#include <string.h>
 
 #include "kernels/ahead.h"
 
-#define AVX2 __attribute__((target("avx2")))
+#define AVX2       __attribute__((target("avx2")))
+#define GWI_TARGET AVX2
 
-enum { STEP = 16 };
+enum { STEP = 16, LANES = 8 };
 
 /* The bf16 of 8 floats, in the lower halves of the lanes. */
 AVX2 static inline __m256i rounded(__m256 x)
@@ -53,21 +53,6 @@ AVX2 static inline void encode_step(const float *v, uint8_t *bytes)
     store16(bytes, rounded(_mm256_loadu_ps(v)), rounded(_mm256_loadu_ps(v + 8)));
 }
 
-AVX2 static void encode_avx2(const float *v, size_t n, uint8_t *bytes)
-{
-    float rest[STEP] = {0};
-    uint8_t out[2 * STEP];
-    size_t j = 0;
-
-    for (; j + STEP <= n; j += STEP)
-        encode_step(v + j, bytes + 2 * j);
-    if (j < n) {
-        memcpy(rest, v + j, (n - j) * sizeof *v);
-        encode_step(rest, out);
-        memcpy(bytes + 2 * j, out, 2 * (n - j));
-    }
-}
-
 AVX2 static inline void subtract_step(float *v, uint8_t *bytes)
 {
     __m256 x = _mm256_loadu_ps(v), y = _mm256_loadu_ps(v + 8);
@@ -79,51 +64,25 @@ AVX2 static inline void subtract_step(float *v, uint8_t *bytes)
     _mm256_storeu_ps(v + 8, _mm256_sub_ps(y, values_of(high)));
 }
 
-AVX2 static void encode_subtract_avx2(float *v, size_t n, uint8_t *bytes)
+AVX2 static inline void decode_step(const uint8_t *bytes, float *out)
 {
-    float rest[STEP] = {0};
-    uint8_t out[2 * STEP];
-    size_t j = 0;
-
-    for (; j + STEP <= n; j += STEP)
-        subtract_step(v + j, bytes + 2 * j);
-    if (j < n) {
-        memcpy(rest, v + j, (n - j) * sizeof *v);
-        subtract_step(rest, out);
-        memcpy(v + j, rest, (n - j) * sizeof *v);
-        memcpy(bytes + 2 * j, out, 2 * (n - j));
-    }
+    _mm256_storeu_ps(out, load8(bytes));
 }
 
-AVX2 static void decode_avx2(const uint8_t *bytes, float *out, size_t n)
+AVX2 static inline void decode_add_step(const uint8_t *bytes, float *acc)
 {
-    size_t j = 0;
-
-    for (; j + 8 <= n; j += 8)
-        _mm256_storeu_ps(out + j, load8(bytes + 2 * j));
-    for (; j < n; j++)
-        out[j] = gwi_bf16_value((uint16_t)(bytes[2 * j] | bytes[2 * j + 1] << 8));
+    _mm256_storeu_ps(acc, _mm256_add_ps(_mm256_loadu_ps(acc), load8(bytes)));
 }
 
-AVX2 static void decode_add_avx2(const uint8_t *bytes, float *acc, size_t n)
-{
-    size_t j = 0;
-
-    for (; j + 8 <= n; j += 8) {
-        __m256 x = _mm256_loadu_ps(acc + j);
-        _mm256_storeu_ps(acc + j, _mm256_add_ps(x, load8(bytes + 2 * j)));
-    }
-    for (; j < n; j++)
-        acc[j] += gwi_bf16_value((uint16_t)(bytes[2 * j] | bytes[2 * j + 1] << 8));
-}
+#include "kernels/bf16_loops.h"
 
 void gwi_bf16_avx2(gwi_bf16_kernels *k)
 {
     k->isa = "avx2";
-    k->encode = encode_avx2;
-    k->encode_subtract = encode_subtract_avx2;
-    k->decode = decode_avx2;
-    k->decode_add = decode_add_avx2;
+    k->encode = encode_loop;
+    k->encode_subtract = encode_subtract_loop;
+    k->decode = decode_loop;
+    k->decode_add = decode_add_loop;
 }
 
 #endif

@@ -6,12 +6,12 @@
 
 #if defined(__x86_64__) || defined(GWI_EMULATE_AVX512)
 
-#include <string.h>
-
 #include "kernels/ahead.h"
 #include "kernels/simd512.h"
 
-enum { STEP = 16 };
+#define GWI_TARGET GWI_AVX512
+
+enum { STEP = 16, LANES = 16 };
 
 /* The bf16 of 16 floats, in the lower halves of the lanes. */
 GWI_AVX512 static inline __m512i rounded(__m512 x)
@@ -48,21 +48,6 @@ GWI_AVX512 static inline void encode_step(const float *v, uint8_t *bytes)
     store16(bytes, rounded(_mm512_loadu_ps(v)));
 }
 
-GWI_AVX512 static void encode_avx512(const float *v, size_t n, uint8_t *bytes)
-{
-    float rest[STEP] = {0};
-    uint8_t out[2 * STEP];
-    size_t j = 0;
-
-    for (; j + STEP <= n; j += STEP)
-        encode_step(v + j, bytes + 2 * j);
-    if (j < n) {
-        memcpy(rest, v + j, (n - j) * sizeof *v);
-        encode_step(rest, out);
-        memcpy(bytes + 2 * j, out, 2 * (n - j));
-    }
-}
-
 GWI_AVX512 static inline void subtract_step(float *v, uint8_t *bytes)
 {
     __m512 x = _mm512_loadu_ps(v);
@@ -73,51 +58,25 @@ GWI_AVX512 static inline void subtract_step(float *v, uint8_t *bytes)
     _mm512_storeu_ps(v, _mm512_sub_ps(x, values_of(b)));
 }
 
-GWI_AVX512 static void encode_subtract_avx512(float *v, size_t n, uint8_t *bytes)
+GWI_AVX512 static inline void decode_step(const uint8_t *bytes, float *out)
 {
-    float rest[STEP] = {0};
-    uint8_t out[2 * STEP];
-    size_t j = 0;
-
-    for (; j + STEP <= n; j += STEP)
-        subtract_step(v + j, bytes + 2 * j);
-    if (j < n) {
-        memcpy(rest, v + j, (n - j) * sizeof *v);
-        subtract_step(rest, out);
-        memcpy(v + j, rest, (n - j) * sizeof *v);
-        memcpy(bytes + 2 * j, out, 2 * (n - j));
-    }
+    _mm512_storeu_ps(out, load16(bytes));
 }
 
-GWI_AVX512 static void decode_avx512(const uint8_t *bytes, float *out, size_t n)
+GWI_AVX512 static inline void decode_add_step(const uint8_t *bytes, float *acc)
 {
-    size_t j = 0;
-
-    for (; j + STEP <= n; j += STEP)
-        _mm512_storeu_ps(out + j, load16(bytes + 2 * j));
-    for (; j < n; j++)
-        out[j] = gwi_bf16_value((uint16_t)(bytes[2 * j] | bytes[2 * j + 1] << 8));
+    _mm512_storeu_ps(acc, _mm512_add_ps(_mm512_loadu_ps(acc), load16(bytes)));
 }
 
-GWI_AVX512 static void decode_add_avx512(const uint8_t *bytes, float *acc, size_t n)
-{
-    size_t j = 0;
-
-    for (; j + STEP <= n; j += STEP) {
-        __m512 x = _mm512_loadu_ps(acc + j);
-        _mm512_storeu_ps(acc + j, _mm512_add_ps(x, load16(bytes + 2 * j)));
-    }
-    for (; j < n; j++)
-        acc[j] += gwi_bf16_value((uint16_t)(bytes[2 * j] | bytes[2 * j + 1] << 8));
-}
+#include "kernels/bf16_loops.h"
 
 void gwi_bf16_avx512(gwi_bf16_kernels *k)
 {
     k->isa = "avx512";
-    k->encode = encode_avx512;
-    k->encode_subtract = encode_subtract_avx512;
-    k->decode = decode_avx512;
-    k->decode_add = decode_add_avx512;
+    k->encode = encode_loop;
+    k->encode_subtract = encode_subtract_loop;
+    k->decode = decode_loop;
+    k->decode_add = decode_add_loop;
 }
 
 #endif

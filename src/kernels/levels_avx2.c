@@ -2,11 +2,8 @@
  *
  * levels_avx2.c - the level kernels in AVX2.
  *
- * Encoding goes in steps of 32 entries, four registers of 8. Their levels are
- * narrowed to 32 bytes and packed by multiply-and-add, which shifts one of two
- * neighbours and joins it to the other:
- *
- *     32 bytes of `bits` bits -> 16 words of 2*bits -> 8 of 4*bits -> 4 of 8*bits
+ * Encoding goes in steps of 32 entries, four registers of 8, whose levels are narrowed
+ * to 32 bytes and packed.
  *
  * Decoding goes in steps of 8 entries, which are `bits` whole bytes: each lane
  * shifts its own bits to the top, then all come down with their sign. */
@@ -15,16 +12,17 @@
 #if defined(__x86_64__)
 
 #include <immintrin.h>
-#include <string.h>
 
 #include "kernels/ahead.h"
 
-#define AVX2 __attribute__((target("avx2")))
+#define AVX2       __attribute__((target("avx2")))
+#define GWI_TARGET AVX2
+#include "kernels/levels_pack.h"
 
 /* Keeps a coder in registers: a step that is called needs it in memory. */
 #define ALWAYS __attribute__((always_inline))
 
-enum { STEP = 32, GROUP = 8 };
+enum { STEP = 32, LANES = 8 };
 
 /* ---- encode ---------------------------------------------------------------- */
 
@@ -33,9 +31,7 @@ typedef struct coder {
     __m256 scale, cap, unit;
     __m256i counter; /* j * step + the first word, for the next 8 entries */
     __m256i middle;
-    __m256i pair, quad; /* multipliers that join neighbours */
-    __m128i eight;      /* shift that joins the last two */
-    __m256i mask, squeeze;
+    packer packer;
 } coder;
 
 /* gwi_random24() of the next 8 entries. */
@@ -43,7 +39,7 @@ AVX2 static inline __m256i draw(coder *c)
 {
     const __m256i a = _mm256_set1_epi32((int)GWI_RANDOM_MUL_A);
     const __m256i b = _mm256_set1_epi32((int)GWI_RANDOM_MUL_B);
-    const __m256i step = _mm256_set1_epi32((int)(GROUP * GWI_RANDOM_STEP32));
+    const __m256i step = _mm256_set1_epi32((int)(LANES * GWI_RANDOM_STEP32));
     __m256i x = c->counter;
 
     c->counter = _mm256_add_epi32(x, step);
@@ -64,26 +60,15 @@ AVX2 static inline __m256i levels_of(coder *c, __m256 x)
     return _mm256_sign_epi32(_mm256_srli_epi32(sum, 24), _mm256_castps_si256(x));
 }
 
-/* Packs 4 x 8 levels into 4 * bits bytes at out, and writes up to out + 2 * bits
- * + 16: the bytes after the first 4 * bits are 0. */
-AVX2 static inline void pack(const coder *c, __m256i l0, __m256i l1, __m256i l2,
-                             __m256i l3, unsigned bits, uint8_t *out)
+/* 4 x 8 levels as bytes. Narrowing interleaves the halves of registers; the
+ * permutation undoes it. */
+AVX2 static inline __m256i narrowed(__m256i l0, __m256i l1, __m256i l2, __m256i l3)
 {
-    /* Narrowing interleaves the halves of registers; the permutation undoes it. */
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     __m256i bytes =
         _mm256_packs_epi16(_mm256_packs_epi32(l0, l1), _mm256_packs_epi32(l2, l3));
 
-    bytes = _mm256_permutevar8x32_epi32(bytes, order);
-    if (bits < 8) {
-        bytes = _mm256_and_si256(bytes, c->mask);
-        __m256i w = _mm256_madd_epi16(_mm256_maddubs_epi16(c->pair, bytes), c->quad);
-        __m256i high = _mm256_sll_epi64(_mm256_srli_epi64(w, 32), c->eight);
-        w = _mm256_or_si256(_mm256_blend_epi32(w, _mm256_setzero_si256(), 0xAA), high);
-        bytes = _mm256_shuffle_epi8(w, c->squeeze);
-    }
-    _mm_storeu_si128((void *)out, _mm256_castsi256_si128(bytes));
-    _mm_storeu_si128((void *)(out + 2 * bits), _mm256_extracti128_si256(bytes, 1));
+    return _mm256_permutevar8x32_epi32(bytes, order);
 }
 
 AVX2 ALWAYS static inline void encode_step(coder *c, const float *v, unsigned bits,
@@ -97,7 +82,7 @@ AVX2 ALWAYS static inline void encode_step(coder *c, const float *v, unsigned bi
 
     gwi_fetch_ahead(v);
     gwi_fetch_ahead(v + 16);
-    pack(c, l0, l1, l2, l3, bits, out);
+    pack(&c->packer, narrowed(l0, l1, l2, l3), bits, out);
 }
 
 /* Subtracts 8 entries' values from them and returns their levels. */
@@ -121,22 +106,14 @@ AVX2 ALWAYS static inline void subtract_step(coder *c, float *v, unsigned bits,
 
     gwi_fetch_ahead(v);
     gwi_fetch_ahead(v + 16);
-    pack(c, l0, l1, l2, l3, bits, out);
+    pack(&c->packer, narrowed(l0, l1, l2, l3), bits, out);
 }
 
 AVX2 static inline coder coder_make(const gwi_levels_rule *rule)
 {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    const int bits = (int)rule->bits;
-    char squeeze[16];
     coder c;
 
-    /* Keeps the low `bits` bytes of both 64-bit halves; -1 gives a zero byte. */
-    memset(squeeze, -1, sizeof squeeze);
-    for (int i = 0; i < bits; i++) {
-        squeeze[i] = (char)i;
-        squeeze[bits + i] = (char)(8 + i);
-    }
     c.scale = _mm256_set1_ps(rule->scale);
     c.cap = _mm256_set1_ps(rule->cap);
     c.unit = _mm256_set1_ps(rule->unit);
@@ -144,73 +121,8 @@ AVX2 static inline coder coder_make(const gwi_levels_rule *rule)
         _mm256_mullo_epi32(lane, _mm256_set1_epi32((int)GWI_RANDOM_STEP32)),
         _mm256_set1_epi32((int)rule->words.add));
     c.middle = _mm256_set1_epi32((int)rule->words.mid);
-    /* Eight bits are bytes already, and not joined. */
-    c.pair = _mm256_set1_epi16((short)(1 | 1 << (8 + bits % 8)));
-    c.quad = _mm256_set1_epi32(1 | 1 << (16 + 2 * (bits % 8)));
-    c.eight = _mm_cvtsi32_si128(4 * bits);
-    c.mask = _mm256_set1_epi8((signed char)((1 << bits) - 1));
-    c.squeeze = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)squeeze));
+    c.packer = packer_make((int)rule->bits);
     return c;
-}
-
-/* A step of m entries, at most 32, that writes no byte too many: by way of memory of
- * its own for the bytes and, where zeros must follow, for the floats. */
-AVX2 static void encode_last(coder *c, const float *v, size_t m, unsigned bits,
-                             uint8_t *out)
-{
-    float padded[STEP];
-    uint8_t packed[STEP];
-
-    if (m < STEP) {
-        memset(padded, 0, sizeof padded);
-        v = memcpy(padded, v, m * sizeof *v);
-    }
-    encode_step(c, v, bits, packed);
-    memcpy(out, packed, (m * bits + 7) / 8);
-}
-
-AVX2 static void subtract_last(coder *c, float *v, size_t m, unsigned bits,
-                               uint8_t *out)
-{
-    float padded[STEP] = {0};
-    uint8_t packed[STEP];
-
-    memcpy(padded, v, m * sizeof *v);
-    subtract_step(c, padded, bits, packed);
-    memcpy(v, padded, m * sizeof *v);
-    memcpy(out, packed, (m * bits + 7) / 8);
-}
-
-AVX2 static void encode_avx2(const gwi_levels_rule *rule, const float *v, size_t n,
-                             uint8_t *out)
-{
-    const unsigned bits = rule->bits;
-    const uint8_t *end = out + (n * bits + 7) / 8;
-    coder c = coder_make(rule);
-    size_t j = 0;
-
-    for (; j + STEP <= n && (size_t)(end - out) >= 2 * bits + 16; j += STEP) {
-        encode_step(&c, v + j, bits, out);
-        out += 4 * bits;
-    }
-    for (; j < n; j += STEP, out += 4 * bits)
-        encode_last(&c, v + j, n - j < STEP ? n - j : STEP, bits, out);
-}
-
-AVX2 static void encode_subtract_avx2(const gwi_levels_rule *rule, float *v, size_t n,
-                                      uint8_t *out)
-{
-    const unsigned bits = rule->bits;
-    const uint8_t *end = out + (n * bits + 7) / 8;
-    coder c = coder_make(rule);
-    size_t j = 0;
-
-    for (; j + STEP <= n && (size_t)(end - out) >= 2 * bits + 16; j += STEP) {
-        subtract_step(&c, v + j, bits, out);
-        out += 4 * bits;
-    }
-    for (; j < n; j += STEP, out += 4 * bits)
-        subtract_last(&c, v + j, n - j < STEP ? n - j : STEP, bits, out);
 }
 
 /* ---- decode ---------------------------------------------------------------- */
@@ -245,70 +157,31 @@ AVX2 static inline __m256 values_of(const decoder *d, uint64_t word)
     return _mm256_mul_ps(d->unit, _mm256_cvtepi32_ps(_mm256_sra_epi32(x, d->down)));
 }
 
-static inline uint64_t load64(const uint8_t *in)
+AVX2 static inline void decode_step(const decoder *d, const uint8_t *in, unsigned bits,
+                                    float *out)
 {
-    uint64_t word;
-
-    memcpy(&word, in, sizeof word);
-    return word;
+    (void)bits;
+    _mm256_storeu_ps(out, values_of(d, load64(in)));
 }
 
-/* The first m levels at in, at most 8, as values[0..m). */
-AVX2 static void decode_last(const decoder *d, const uint8_t *in, unsigned bits,
-                             size_t m, float *values)
+AVX2 static inline void decode_add_step(const decoder *d, const uint8_t *in,
+                                        unsigned bits, float *acc)
 {
-    uint64_t word = 0;
+    __m256 x = values_of(d, load64(in));
 
-    memcpy(&word, in, (m * bits + 7) / 8);
-    _mm256_storeu_ps(values, values_of(d, word));
+    (void)bits;
+    _mm256_storeu_ps(acc, _mm256_add_ps(_mm256_loadu_ps(acc), x));
 }
 
-/* Both decoders read 8 bytes where the bucket has them, though only `bits` of
- * them matter, and a copy towards its end. */
-AVX2 static void decode_avx2(const uint8_t *in, unsigned bits, float unit, float *out,
-                             size_t n)
-{
-    const decoder d = decoder_make(bits, unit);
-    const uint8_t *end = in + (n * bits + 7) / 8;
-    float value[GROUP];
-    size_t j = 0;
-
-    for (; j + GROUP <= n && end - in >= 8; j += GROUP, in += bits)
-        _mm256_storeu_ps(out + j, values_of(&d, load64(in)));
-    for (; j < n; j += GROUP, in += bits) {
-        size_t m = n - j < GROUP ? n - j : GROUP;
-        decode_last(&d, in, bits, m, value);
-        memcpy(out + j, value, m * sizeof *out);
-    }
-}
-
-AVX2 static void decode_add_avx2(const uint8_t *in, unsigned bits, float unit,
-                                 float *acc, size_t n)
-{
-    const decoder d = decoder_make(bits, unit);
-    const uint8_t *end = in + (n * bits + 7) / 8;
-    float value[GROUP];
-    size_t j = 0;
-
-    for (; j + GROUP <= n && end - in >= 8; j += GROUP, in += bits) {
-        __m256 x = values_of(&d, load64(in));
-        _mm256_storeu_ps(acc + j, _mm256_add_ps(_mm256_loadu_ps(acc + j), x));
-    }
-    for (; j < n; j += GROUP, in += bits) {
-        size_t m = n - j < GROUP ? n - j : GROUP;
-        decode_last(&d, in, bits, m, value);
-        for (size_t i = 0; i < m; i++)
-            acc[j + i] += value[i];
-    }
-}
+#include "kernels/levels_loops.h"
 
 void gwi_levels_avx2(gwi_levels_kernels *k)
 {
     k->isa = "avx2";
-    k->encode = encode_avx2;
-    k->encode_subtract = encode_subtract_avx2;
-    k->decode = decode_avx2;
-    k->decode_add = decode_add_avx2;
+    k->encode = encode_loop;
+    k->encode_subtract = encode_subtract_loop;
+    k->decode = decode_loop;
+    k->decode_add = decode_add_loop;
 }
 
 #endif

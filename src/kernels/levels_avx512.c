@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * levels_avx512.c - the level kernels in AVX-512. They go as those in
- * levels_avx2.c do, with 16 lanes where those have 8; only the packing of 32
- * levels, once they are bytes, is done in registers of 256 bits here too. */
+ * levels_avx2.c do, with 16 lanes where those have 8. */
 #include "kernels/levels.h"
 
 #if defined(__x86_64__) || defined(GWI_EMULATE_AVX512)
 
-#include <string.h>
-
 #include "kernels/ahead.h"
 #include "kernels/simd512.h"
+
+#define GWI_TARGET GWI_AVX512
+#include "kernels/levels_pack.h"
 
 /* Keeps a coder in registers: a step that is called needs it in memory. */
 #define ALWAYS __attribute__((always_inline))
@@ -24,9 +24,7 @@ typedef struct coder {
     __m512 scale, cap, unit;
     __m512i counter; /* j * step + the first word, for the next 16 entries */
     __m512i middle;
-    __m256i pair, quad; /* multipliers that join neighbours */
-    __m128i eight;      /* shift that joins the last two */
-    __m256i mask, squeeze;
+    packer packer;
 } coder;
 
 /* gwi_random24() of the next 16 entries. */
@@ -59,23 +57,10 @@ GWI_AVX512 static inline __m512i levels_of(coder *c, __m512 x)
                                  _mm512_setzero_si512(), level);
 }
 
-/* Packs 2 x 16 levels into 4 * bits bytes at out, and writes up to out + 2 * bits
- * + 16: the bytes after the first 4 * bits are 0. */
-GWI_AVX512 static inline void pack(const coder *c, __m512i l0, __m512i l1,
-                                   unsigned bits, uint8_t *out)
+/* 2 x 16 levels as bytes. */
+GWI_AVX512 static inline __m256i narrowed(__m512i l0, __m512i l1)
 {
-    __m256i bytes =
-        _mm256_set_m128i(_mm512_cvtsepi32_epi8(l1), _mm512_cvtsepi32_epi8(l0));
-
-    if (bits < 8) {
-        bytes = _mm256_and_si256(bytes, c->mask);
-        __m256i w = _mm256_madd_epi16(_mm256_maddubs_epi16(c->pair, bytes), c->quad);
-        __m256i high = _mm256_sll_epi64(_mm256_srli_epi64(w, 32), c->eight);
-        w = _mm256_or_si256(_mm256_blend_epi32(w, _mm256_setzero_si256(), 0xAA), high);
-        bytes = _mm256_shuffle_epi8(w, c->squeeze);
-    }
-    _mm_storeu_si128((void *)out, _mm256_castsi256_si128(bytes));
-    _mm_storeu_si128((void *)(out + 2 * bits), _mm256_extracti128_si256(bytes, 1));
+    return _mm256_set_m128i(_mm512_cvtsepi32_epi8(l1), _mm512_cvtsepi32_epi8(l0));
 }
 
 GWI_AVX512 ALWAYS static inline void encode_step(coder *c, const float *v,
@@ -86,7 +71,7 @@ GWI_AVX512 ALWAYS static inline void encode_step(coder *c, const float *v,
 
     gwi_fetch_ahead(v);
     gwi_fetch_ahead(v + LANES);
-    pack(c, l0, l1, bits, out);
+    pack(&c->packer, narrowed(l0, l1), bits, out);
 }
 
 /* Subtracts 16 entries' values from them and returns their levels. */
@@ -108,23 +93,15 @@ GWI_AVX512 ALWAYS static inline void subtract_step(coder *c, float *v, unsigned 
 
     gwi_fetch_ahead(v);
     gwi_fetch_ahead(v + LANES);
-    pack(c, l0, l1, bits, out);
+    pack(&c->packer, narrowed(l0, l1), bits, out);
 }
 
 GWI_AVX512 static inline coder coder_make(const gwi_levels_rule *rule)
 {
     const __m512i lane =
         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const int bits = (int)rule->bits;
-    char squeeze[16];
     coder c;
 
-    /* Keeps the low `bits` bytes of both 64-bit halves; -1 gives a zero byte. */
-    memset(squeeze, -1, sizeof squeeze);
-    for (int i = 0; i < bits; i++) {
-        squeeze[i] = (char)i;
-        squeeze[bits + i] = (char)(8 + i);
-    }
     c.scale = _mm512_set1_ps(rule->scale);
     c.cap = _mm512_set1_ps(rule->cap);
     c.unit = _mm512_set1_ps(rule->unit);
@@ -132,73 +109,8 @@ GWI_AVX512 static inline coder coder_make(const gwi_levels_rule *rule)
         _mm512_mullo_epi32(lane, _mm512_set1_epi32((int)GWI_RANDOM_STEP32)),
         _mm512_set1_epi32((int)rule->words.add));
     c.middle = _mm512_set1_epi32((int)rule->words.mid);
-    /* Eight bits are bytes already, and not joined. */
-    c.pair = _mm256_set1_epi16((short)(1 | 1 << (8 + bits % 8)));
-    c.quad = _mm256_set1_epi32(1 | 1 << (16 + 2 * (bits % 8)));
-    c.eight = _mm_cvtsi32_si128(4 * bits);
-    c.mask = _mm256_set1_epi8((signed char)((1 << bits) - 1));
-    c.squeeze = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)squeeze));
+    c.packer = packer_make((int)rule->bits);
     return c;
-}
-
-/* A step of m entries, at most 32, that writes no byte too many: by way of memory of
- * its own for the bytes and, where zeros must follow, for the floats. */
-GWI_AVX512 static void encode_last(coder *c, const float *v, size_t m, unsigned bits,
-                                   uint8_t *out)
-{
-    float padded[STEP];
-    uint8_t packed[STEP];
-
-    if (m < STEP) {
-        memset(padded, 0, sizeof padded);
-        v = memcpy(padded, v, m * sizeof *v);
-    }
-    encode_step(c, v, bits, packed);
-    memcpy(out, packed, (m * bits + 7) / 8);
-}
-
-GWI_AVX512 static void subtract_last(coder *c, float *v, size_t m, unsigned bits,
-                                     uint8_t *out)
-{
-    float padded[STEP] = {0};
-    uint8_t packed[STEP];
-
-    memcpy(padded, v, m * sizeof *v);
-    subtract_step(c, padded, bits, packed);
-    memcpy(v, padded, m * sizeof *v);
-    memcpy(out, packed, (m * bits + 7) / 8);
-}
-
-GWI_AVX512 static void encode_avx512(const gwi_levels_rule *rule, const float *v,
-                                     size_t n, uint8_t *out)
-{
-    const unsigned bits = rule->bits;
-    const uint8_t *end = out + (n * bits + 7) / 8;
-    coder c = coder_make(rule);
-    size_t j = 0;
-
-    for (; j + STEP <= n && (size_t)(end - out) >= 2 * bits + 16; j += STEP) {
-        encode_step(&c, v + j, bits, out);
-        out += 4 * bits;
-    }
-    for (; j < n; j += STEP, out += 4 * bits)
-        encode_last(&c, v + j, n - j < STEP ? n - j : STEP, bits, out);
-}
-
-GWI_AVX512 static void encode_subtract_avx512(const gwi_levels_rule *rule, float *v,
-                                              size_t n, uint8_t *out)
-{
-    const unsigned bits = rule->bits;
-    const uint8_t *end = out + (n * bits + 7) / 8;
-    coder c = coder_make(rule);
-    size_t j = 0;
-
-    for (; j + STEP <= n && (size_t)(end - out) >= 2 * bits + 16; j += STEP) {
-        subtract_step(&c, v + j, bits, out);
-        out += 4 * bits;
-    }
-    for (; j < n; j += STEP, out += 4 * bits)
-        subtract_last(&c, v + j, n - j < STEP ? n - j : STEP, bits, out);
 }
 
 /* ---- decode ---------------------------------------------------------------- */
@@ -239,73 +151,29 @@ GWI_AVX512 static inline __m512 values_of(const decoder *d, uint64_t first,
     return _mm512_mul_ps(d->unit, _mm512_cvtepi32_ps(x));
 }
 
-static inline uint64_t load64(const uint8_t *in)
+GWI_AVX512 static inline void decode_step(const decoder *d, const uint8_t *in,
+                                          unsigned bits, float *out)
 {
-    uint64_t word;
-
-    memcpy(&word, in, sizeof word);
-    return word;
+    _mm512_storeu_ps(out, values_of(d, load64(in), load64(in + bits)));
 }
 
-/* The first m levels at in, at most 16, as values[0..m). */
-GWI_AVX512 static void decode_last(const decoder *d, const uint8_t *in, unsigned bits,
-                                   size_t m, float *values)
+GWI_AVX512 static inline void decode_add_step(const decoder *d, const uint8_t *in,
+                                              unsigned bits, float *acc)
 {
-    uint8_t bytes[LANES + 8] = {0};
+    __m512 x = values_of(d, load64(in), load64(in + bits));
 
-    memcpy(bytes, in, (m * bits + 7) / 8);
-    _mm512_storeu_ps(values, values_of(d, load64(bytes), load64(bytes + bits)));
+    _mm512_storeu_ps(acc, _mm512_add_ps(_mm512_loadu_ps(acc), x));
 }
 
-/* Both decoders read 8 bytes per word where the bucket has them, though only
- * `bits` of them matter, and a copy towards its end. */
-GWI_AVX512 static void decode_avx512(const uint8_t *in, unsigned bits, float unit,
-                                     float *out, size_t n)
-{
-    const decoder d = decoder_make(bits, unit);
-    const uint8_t *end = in + (n * bits + 7) / 8;
-    float value[LANES];
-    size_t j = 0;
-
-    for (; j + LANES <= n && (size_t)(end - in) >= bits + 8; j += LANES) {
-        _mm512_storeu_ps(out + j, values_of(&d, load64(in), load64(in + bits)));
-        in += 2 * bits;
-    }
-    for (; j < n; j += LANES, in += 2 * bits) {
-        size_t m = n - j < LANES ? n - j : LANES;
-        decode_last(&d, in, bits, m, value);
-        memcpy(out + j, value, m * sizeof *out);
-    }
-}
-
-GWI_AVX512 static void decode_add_avx512(const uint8_t *in, unsigned bits, float unit,
-                                         float *acc, size_t n)
-{
-    const decoder d = decoder_make(bits, unit);
-    const uint8_t *end = in + (n * bits + 7) / 8;
-    float value[LANES];
-    size_t j = 0;
-
-    for (; j + LANES <= n && (size_t)(end - in) >= bits + 8; j += LANES) {
-        __m512 x = values_of(&d, load64(in), load64(in + bits));
-        _mm512_storeu_ps(acc + j, _mm512_add_ps(_mm512_loadu_ps(acc + j), x));
-        in += 2 * bits;
-    }
-    for (; j < n; j += LANES, in += 2 * bits) {
-        size_t m = n - j < LANES ? n - j : LANES;
-        decode_last(&d, in, bits, m, value);
-        for (size_t i = 0; i < m; i++)
-            acc[j + i] += value[i];
-    }
-}
+#include "kernels/levels_loops.h"
 
 void gwi_levels_avx512(gwi_levels_kernels *k)
 {
     k->isa = "avx512";
-    k->encode = encode_avx512;
-    k->encode_subtract = encode_subtract_avx512;
-    k->decode = decode_avx512;
-    k->decode_add = decode_add_avx512;
+    k->encode = encode_loop;
+    k->encode_subtract = encode_subtract_loop;
+    k->decode = decode_loop;
+    k->decode_add = decode_add_loop;
 }
 
 #endif

@@ -7,21 +7,14 @@
 
 #include <immintrin.h>
 #include <math.h>
-#include <string.h>
 
-#include "kernels/ahead.h"
+#define AVX2       __attribute__((target("avx2")))
+#define GWI_TARGET AVX2
 
-#define AVX2 __attribute__((target("avx2")))
+/* Keeps lanes in registers: an addition that is called needs them in memory. */
+#define ALWAYS __attribute__((always_inline))
 
 enum { STEP = 16 };
-
-/* The last m floats of a stripe, fewer than a step, followed by zeros, which no sum
- * and no sign notices. */
-static const float *pad(float *rest, const float *v, size_t m)
-{
-    memset(rest, 0, STEP * sizeof *rest);
-    return memcpy(rest, v, m * sizeof *v);
-}
 
 /* Adds up 16 lanes, halves first, as fold() in means.c does. */
 AVX2 static double fold(__m256d s0, __m256d s1, __m256d s2, __m256d s3)
@@ -56,32 +49,31 @@ AVX2 static inline __m256i count_below(__m256i count, const float *v)
     return _mm256_add_epi32(count, _mm256_castps_si256(below));
 }
 
-/* A stripe has fewer than 2^31 entries per lane of the counter, far more than
- * fit into memory. */
-AVX2 static void two_sums_avx2(const float *v, size_t n, gwi_two_sums *out)
+typedef struct two_lanes {
+    pair p0, p1, p2, p3;
+    __m256i count;
+} two_lanes;
+
+AVX2 ALWAYS static inline void two_lanes_add(two_lanes *s, const float *v)
 {
-    pair p0 = {_mm256_setzero_pd(), _mm256_setzero_pd()}, p1 = p0, p2 = p0, p3 = p0;
-    __m256i count = _mm256_setzero_si256();
-    float rest[STEP];
+    s->p0 = pair_add(s->p0, v);
+    s->p1 = pair_add(s->p1, v + 4);
+    s->p2 = pair_add(s->p2, v + 8);
+    s->p3 = pair_add(s->p3, v + 12);
+    s->count = count_below(count_below(s->count, v), v + 8);
+}
+
+AVX2 ALWAYS static inline gwi_two_sums two_lanes_sums(const two_lanes *s, size_t n)
+{
     int32_t lane[8];
     uint64_t below = 0;
 
-    for (size_t j = 0; j < n; j += STEP, v += STEP) {
-        if (n - j < STEP)
-            v = pad(rest, v, n - j);
-        gwi_fetch_ahead(v);
-        p0 = pair_add(p0, v);
-        p1 = pair_add(p1, v + 4);
-        p2 = pair_add(p2, v + 8);
-        p3 = pair_add(p3, v + 12);
-        count = count_below(count_below(count, v), v + 8);
-    }
-    _mm256_storeu_si256((void *)lane, count);
+    _mm256_storeu_si256((void *)lane, s->count);
     for (int i = 0; i < 8; i++)
         below += (uint64_t)(-(int64_t)lane[i]);
-    *out =
-        (gwi_two_sums){fold(p0.plus, p1.plus, p2.plus, p3.plus),
-                       fold(p0.minus, p1.minus, p2.minus, p3.minus), n - below, below};
+    return (gwi_two_sums){fold(s->p0.plus, s->p1.plus, s->p2.plus, s->p3.plus),
+                          fold(s->p0.minus, s->p1.minus, s->p2.minus, s->p3.minus),
+                          n - below, below};
 }
 
 AVX2 static inline __m256 shift_of(__m256 x, __m256 plus, __m256 minus)
@@ -112,24 +104,28 @@ AVX2 static inline __m256d add_magnitudes(__m256d sum, const float *v)
     return _mm256_add_pd(sum, _mm256_andnot_pd(sign, _mm256_cvtps_pd(_mm_loadu_ps(v))));
 }
 
-AVX2 static double sign_encode_avx2(const float *v, size_t n, uint8_t *signs)
-{
-    __m256d s0 = _mm256_setzero_pd(), s1 = s0, s2 = s0, s3 = s0;
-    float rest[STEP];
+typedef struct lanes {
+    __m256d s0, s1, s2, s3;
+} lanes;
 
-    for (size_t j = 0; j < n; j += STEP, v += STEP) {
-        if (n - j < STEP)
-            v = pad(rest, v, n - j);
-        gwi_fetch_ahead(v);
-        s0 = add_magnitudes(s0, v);
-        s1 = add_magnitudes(s1, v + 4);
-        s2 = add_magnitudes(s2, v + 8);
-        s3 = add_magnitudes(s3, v + 12);
-        signs[j / 8] = (uint8_t)_mm256_movemask_ps(_mm256_loadu_ps(v));
-        if (n - j > 8)
-            signs[j / 8 + 1] = (uint8_t)_mm256_movemask_ps(_mm256_loadu_ps(v + 8));
-    }
-    return fold(s0, s1, s2, s3);
+AVX2 ALWAYS static inline void lanes_add(lanes *s, const float *v)
+{
+    s->s0 = add_magnitudes(s->s0, v);
+    s->s1 = add_magnitudes(s->s1, v + 4);
+    s->s2 = add_magnitudes(s->s2, v + 8);
+    s->s3 = add_magnitudes(s->s3, v + 12);
+}
+
+AVX2 ALWAYS static inline double lanes_sum(const lanes *s)
+{
+    return fold(s->s0, s->s1, s->s2, s->s3);
+}
+
+AVX2 static inline void put_signs(uint8_t *signs, const float *v, size_t m)
+{
+    signs[0] = (uint8_t)_mm256_movemask_ps(_mm256_loadu_ps(v));
+    if (m > 8)
+        signs[1] = (uint8_t)_mm256_movemask_ps(_mm256_loadu_ps(v + 8));
 }
 
 AVX2 static void sign_subtract_avx2(float *v, size_t n, float mean)
@@ -183,12 +179,14 @@ AVX2 static void sign_decode_add_avx2(const uint8_t *signs, float mean, float *a
         acc[j] += signs[j / 8] >> j % 8 & 1 ? -mean : mean;
 }
 
+#include "kernels/means_loops.h"
+
 void gwi_means_avx2(gwi_means_kernels *k)
 {
     k->isa = "avx2";
-    k->two_sums = two_sums_avx2;
+    k->two_sums = two_sums_loop;
     k->two_shift = two_shift_avx2;
-    k->sign_encode = sign_encode_avx2;
+    k->sign_encode = sign_encode_loop;
     k->sign_subtract = sign_subtract_avx2;
     k->sign_decode = sign_decode_avx2;
     k->sign_decode_add = sign_decode_add_avx2;

@@ -5,20 +5,14 @@
 
 #if defined(__x86_64__) || defined(GWI_EMULATE_AVX512)
 
-#include <string.h>
-
-#include "kernels/ahead.h"
 #include "kernels/simd512.h"
 
-enum { STEP = 16 };
+#define GWI_TARGET GWI_AVX512
 
-/* The last m floats of a stripe, fewer than a step, followed by zeros, which no sum
- * and no sign notices. */
-static const float *pad(float *rest, const float *v, size_t m)
-{
-    memset(rest, 0, STEP * sizeof *rest);
-    return memcpy(rest, v, m * sizeof *v);
-}
+/* Keeps lanes in registers: an addition that is called needs them in memory. */
+#define ALWAYS __attribute__((always_inline))
+
+enum { STEP = 16 };
 
 /* The lanes of the first m entries, fewer than 16. */
 static __mmask16 first(size_t m)
@@ -59,31 +53,31 @@ GWI_AVX512 static inline __mmask16 below_zero(__m512 x)
     return _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ);
 }
 
-/* A stripe has fewer than 2^31 entries per lane of the counter, far more than
- * fit into memory. */
-GWI_AVX512 static void two_sums_avx512(const float *v, size_t n, gwi_two_sums *out)
+typedef struct two_lanes {
+    pair p0, p1;
+    __m512i count;
+} two_lanes;
+
+GWI_AVX512 ALWAYS static inline void two_lanes_add(two_lanes *s, const float *v)
 {
-    const __m512i one = _mm512_set1_epi32(1);
-    pair p0 = {_mm512_setzero_pd(), _mm512_setzero_pd()}, p1 = p0;
-    __m512i count = _mm512_setzero_si512();
-    float rest[STEP];
+    __mmask16 below = below_zero(_mm512_loadu_ps(v));
+
+    s->p0 = pair_add(s->p0, v);
+    s->p1 = pair_add(s->p1, v + 8);
+    s->count = _mm512_mask_add_epi32(s->count, below, s->count, _mm512_set1_epi32(1));
+}
+
+GWI_AVX512 ALWAYS static inline gwi_two_sums two_lanes_sums(const two_lanes *s,
+                                                            size_t n)
+{
     uint32_t lane[STEP];
     uint64_t below = 0;
 
-    for (size_t j = 0; j < n; j += STEP, v += STEP) {
-        if (n - j < STEP)
-            v = pad(rest, v, n - j);
-        gwi_fetch_ahead(v);
-        p0 = pair_add(p0, v);
-        p1 = pair_add(p1, v + 8);
-        count =
-            _mm512_mask_add_epi32(count, below_zero(_mm512_loadu_ps(v)), count, one);
-    }
-    _mm512_storeu_si512((void *)lane, count);
+    _mm512_storeu_si512((void *)lane, s->count);
     for (int i = 0; i < STEP; i++)
         below += lane[i];
-    *out = (gwi_two_sums){fold(p0.plus, p1.plus), fold(p0.minus, p1.minus), n - below,
-                          below};
+    return (gwi_two_sums){fold(s->p0.plus, s->p1.plus), fold(s->p0.minus, s->p1.minus),
+                          n - below, below};
 }
 
 GWI_AVX512 static inline __m512 shift_of(__m512 x, __m512 plus, __m512 minus)
@@ -115,24 +109,29 @@ GWI_AVX512 static inline __m512d add_magnitudes(__m512d sum, const float *v)
                          _mm512_andnot_pd(sign, _mm512_cvtps_pd(_mm256_loadu_ps(v))));
 }
 
-GWI_AVX512 static double sign_encode_avx512(const float *v, size_t n, uint8_t *signs)
-{
-    __m512d s0 = _mm512_setzero_pd(), s1 = s0;
-    float rest[STEP];
+typedef struct lanes {
+    __m512d s0, s1;
+} lanes;
 
-    for (size_t j = 0; j < n; j += STEP, v += STEP) {
-        if (n - j < STEP)
-            v = pad(rest, v, n - j);
-        gwi_fetch_ahead(v);
-        s0 = add_magnitudes(s0, v);
-        s1 = add_magnitudes(s1, v + 8);
-        unsigned bits =
-            gwi_mask_bits(_mm512_movepi32_mask(_mm512_loadu_si512((const void *)v)));
-        signs[j / 8] = (uint8_t)bits;
-        if (n - j > 8)
-            signs[j / 8 + 1] = (uint8_t)(bits >> 8);
-    }
-    return fold(s0, s1);
+GWI_AVX512 ALWAYS static inline void lanes_add(lanes *s, const float *v)
+{
+    s->s0 = add_magnitudes(s->s0, v);
+    s->s1 = add_magnitudes(s->s1, v + 8);
+}
+
+GWI_AVX512 ALWAYS static inline double lanes_sum(const lanes *s)
+{
+    return fold(s->s0, s->s1);
+}
+
+GWI_AVX512 static inline void put_signs(uint8_t *signs, const float *v, size_t m)
+{
+    unsigned bits =
+        gwi_mask_bits(_mm512_movepi32_mask(_mm512_loadu_si512((const void *)v)));
+
+    signs[0] = (uint8_t)bits;
+    if (m > 8)
+        signs[1] = (uint8_t)(bits >> 8);
 }
 
 GWI_AVX512 static inline __m512 less_mean(__m512 x, __m512 mean)
@@ -194,12 +193,14 @@ GWI_AVX512 static void sign_decode_add_avx512(const uint8_t *signs, float mean,
     }
 }
 
+#include "kernels/means_loops.h"
+
 void gwi_means_avx512(gwi_means_kernels *k)
 {
     k->isa = "avx512";
-    k->two_sums = two_sums_avx512;
+    k->two_sums = two_sums_loop;
     k->two_shift = two_shift_avx512;
-    k->sign_encode = sign_encode_avx512;
+    k->sign_encode = sign_encode_loop;
     k->sign_subtract = sign_subtract_avx512;
     k->sign_decode = sign_decode_avx512;
     k->sign_decode_add = sign_decode_add_avx512;
