@@ -154,6 +154,7 @@ static void check_columns(uint32_t first, uint32_t rows, uint32_t cols)
 {
     enum { MOST = 40 };
     const gwi_columns c = {first, cols};
+    const gwi_centres signs = {.bits = 1, .centre = {1, 1}};
     float v[CAP], out[CAP], error[CAP], means[MOST];
     uint32_t index[CAP], slot[MOST];
     uint8_t codes[CAP];
@@ -181,10 +182,11 @@ static void check_columns(uint32_t first, uint32_t rows, uint32_t cols)
     assert_int_equal(got, present);
     memcpy(error, v, sizeof v);
     gwi_columns_encode(v, k, codes);
-    gwi_columns_decode(&c, codes, index, k, slot, means, out);
+    gwi_centres_decode(&signs, codes, k, out);
     gwi_columns_subtract(&c, error, index, k, slot, means);
     for (size_t i = 0; i < k; i++) {
-        assert_true(out[i] == copysignf(means[slot[(index[i] - first) % cols]], v[i]));
+        assert_true(out[i] == copysignf(1.0f, v[i]));
+        out[i] *= means[slot[(index[i] - first) % cols]];
         assert_true(error[i] == v[i] - out[i]);
     }
 }

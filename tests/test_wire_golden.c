@@ -142,6 +142,7 @@ static void decode_centres(const gwi_wire_view *v, const float *scales,
                            const uint32_t *positions, float *out)
 {
     gwi_centres centres = {v->form.bits, {scales[0], scales[1]}, 0, 0};
+    gwi_centres signs = {.bits = 1, .centre = {1, 1}};
     gwi_columns columns = {0, COLS};
     uint32_t slot[COLS];
 
@@ -151,7 +152,9 @@ static void decode_centres(const gwi_wire_view *v, const float *scales,
     }
     assert_int_equal(gwi_columns_map(&columns, positions, v->form.k, slot),
                      v->scale_count);
-    gwi_columns_decode(&columns, v->values, positions, v->form.k, slot, scales, out);
+    gwi_centres_decode(&signs, v->values, v->form.k, out);
+    for (size_t i = 0; i < v->form.k; i++)
+        out[i] *= scales[slot[positions[i] % COLS]];
 }
 
 static void decode_values(const gwi_wire_view *v, const uint32_t *positions, float *out)

@@ -158,13 +158,3 @@ void gwi_columns_subtract(const gwi_columns *c, float *v, const uint32_t *index,
         v[i] -= sign_of(v[i]) ? -mean : mean;
     }
 }
-
-void gwi_columns_decode(const gwi_columns *c, const uint8_t *codes,
-                        const uint32_t *index, size_t k, const uint32_t *slot,
-                        const float *means, float *out)
-{
-    for (size_t i = 0; i < k; i++) {
-        float mean = means[slot[column_of(c, index[i])]];
-        out[i] = code_at(codes, 1, i) ? -mean : mean;
-    }
-}

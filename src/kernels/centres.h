@@ -87,15 +87,13 @@ void gwi_columns_fit(const gwi_columns *c, const float *v, const uint32_t *index
                      size_t k, const uint32_t *slot, gwi_column_sum *sums,
                      size_t present, float *means);
 
-/* Writes the codes of v, one bit each. */
+/* Writes the codes of v, one bit each: those of centres with bits = 1, which is how
+ * their signs are read again. */
 void gwi_columns_encode(const float *v, size_t k, uint8_t *codes);
 
-/* As gwi_centres_subtract() and gwi_centres_decode(); slot and means are those of
- * the same index. */
+/* Subtracts from v what its codes and the means say: v becomes the error. slot and
+ * means are those of the same index. */
 void gwi_columns_subtract(const gwi_columns *c, float *v, const uint32_t *index,
                           size_t k, const uint32_t *slot, const float *means);
-void gwi_columns_decode(const gwi_columns *c, const uint8_t *codes,
-                        const uint32_t *index, size_t k, const uint32_t *slot,
-                        const float *means, float *out);
 
 #endif
