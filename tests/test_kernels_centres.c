@@ -3,8 +3,7 @@
  * test_kernels_centres.c - values in one or two bits: against obvious versions,
  * within their buffers, and on values that make no sense. */
 #include "kernels/centres.h"
-#include "support_guard.h"
-#include "support_values.h"
+#include "support_kernels.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -15,23 +14,10 @@
 
 enum { CAP = 600 };
 
-static guard guard_floats, guard_bytes;
-
 static int setup(void **unused)
 {
     (void)unused;
-    values_seed();
-    guard_init(&guard_floats, CAP * sizeof(float));
-    guard_init(&guard_bytes, CAP);
-    return 0;
-}
-
-static int teardown(void **unused)
-{
-    (void)unused;
-    guard_fini(&guard_floats);
-    guard_fini(&guard_bytes);
-    return 0;
+    return kernels_setup(CAP, CAP);
 }
 
 /* Values as gradient dropping leaves them: all magnitudes above the threshold. */
@@ -205,8 +191,8 @@ static void columns_have_their_own_means(void **unused)
 static void stays_inside(size_t k, guard_side side, size_t offset, unsigned bits)
 {
     const size_t len = gwi_centres_len(bits, k);
-    float *v = guard_place(&guard_floats, k * sizeof *v, side, offset * sizeof *v);
-    uint8_t *codes = guard_place(&guard_bytes, len, side, offset);
+    float *v = guard_place(&kernels_floats, k * sizeof *v, side, offset * sizeof *v);
+    uint8_t *codes = guard_place(&kernels_bytes, len, side, offset);
     gwi_centre_kind kind = bits == 1 ? GWI_CENTRE_ONE_MEAN : GWI_CENTRE_TWO_MEAN;
     float again[CAP];
 
@@ -224,7 +210,7 @@ static void stays_inside(size_t k, guard_side side, size_t offset, unsigned bits
     for (size_t i = 0; i < len; i++)
         codes[i] = (uint8_t)values_random();
     gwi_centres_decode(&c, codes, k, v);
-    assert_true(guard_intact(&guard_floats) && guard_intact(&guard_bytes));
+    assert_true(guard_intact(&kernels_floats) && guard_intact(&kernels_bytes));
 }
 
 static void all_lengths_and_offsets(void **unused)
@@ -248,5 +234,5 @@ int main(void)
         cmocka_unit_test(all_lengths_and_offsets),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, kernels_teardown);
 }
