@@ -66,7 +66,9 @@ collect(float *r, const float *g, size_t begin, size_t end, int32_t above,
     for (;;) {
         size_t room = out->cap - out->n, left = end - i;
         size_t blocks = (room < left ? room : left) / BLOCK;
-        if (blocks == 0 || room < GWI_COLLECT_ROOM)
+        /* A block may be smaller than the room that is promised. */
+        if (blocks == 0 ||
+            ((size_t)BLOCK < GWI_COLLECT_ROOM && room < GWI_COLLECT_ROOM))
             break;
         blocks = blocks < ROUND ? blocks : ROUND;
         collect_round(r, g, i, blocks, bounds, out);
