@@ -4,6 +4,7 @@
 #include "base.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,15 @@ const char *gw_error_message(void)
     return message;
 }
 
+/* Whether the three bytes end a line or turn the direction of writing, U+200E, U+200F,
+ * U+2028 to U+202E or U+2066 to U+2069, so that text shows in another order. */
+static bool turns(const unsigned char *s)
+{
+    return s[0] == 0xe2 && ((s[1] == 0x80 && (s[2] == 0x8e || s[2] == 0x8f)) ||
+                            (s[1] == 0x80 && s[2] >= 0xa8 && s[2] <= 0xae) ||
+                            (s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9));
+}
+
 /* How many bytes the character at s has; 0 if it is a control character or they are
  * no UTF-8. What is too long for its value, or beyond the last one, is none either. */
 static size_t character_len(const unsigned char *s)
@@ -65,7 +75,7 @@ static size_t character_len(const unsigned char *s)
             return 0;
     if ((s[0] == 0xc2 && s[1] < 0xa0) || (s[0] == 0xe0 && s[1] < 0xa0) ||
         (s[0] == 0xed && s[1] >= 0xa0) || (s[0] == 0xf0 && s[1] < 0x90) ||
-        (s[0] == 0xf4 && s[1] >= 0x90))
+        (s[0] == 0xf4 && s[1] >= 0x90) || (len == 3 && turns(s)))
         return 0;
     return len;
 }

@@ -49,6 +49,21 @@ static void test_control_characters_are_taken_out(void **state)
     expect("\xc2\x80\xc2\x9f", "????");
 }
 
+/* These make what follows show as something else than it says. */
+static void test_turns_of_direction_are_taken_out(void **state)
+{
+    (void)state;
+    expect("a\xe2\x80\xae"
+           "b\xe2\x80\xaa\xe2\x80\x8f",
+           "a???b??????");
+    expect("\xe2\x80\xa8\xe2\x80\xa9", "??????"); /* ends of lines */
+    expect("\xe2\x81\xa6\xe2\x81\xa9", "??????");
+    /* Those beside them are characters like any other. */
+    expect("\xe2\x80\x8d\xe2\x80\x90\xe2\x80\xa7\xe2\x80\xaf",
+           "\xe2\x80\x8d\xe2\x80\x90\xe2\x80\xa7\xe2\x80\xaf");
+    expect("\xe2\x81\xa5\xe2\x81\xaa", "\xe2\x81\xa5\xe2\x81\xaa");
+}
+
 static void test_what_is_no_utf8_is_taken_out(void **state)
 {
     (void)state;
@@ -95,6 +110,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text_is_kept),
         cmocka_unit_test(test_control_characters_are_taken_out),
+        cmocka_unit_test(test_turns_of_direction_are_taken_out),
         cmocka_unit_test(test_what_is_no_utf8_is_taken_out),
         cmocka_unit_test(test_cut_message_is_clean),
         cmocka_unit_test(test_message_within_message),
