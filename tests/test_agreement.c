@@ -74,6 +74,10 @@ static void test_who_differs_is_named(void **state)
         /* Nothing is said: every 1000 steps, and at the end. */
         {"dense", 1, 3, STEPS + 1, "others': 1 "},
         {"dense", NEVER, 0, 0, ""},
+        /* Drifting models are equal after those steps that average them. */
+        {"a2sgd:resync=6", 3, 12, STEPS + 1, "others': 3 "},
+        {"a2sgd:resync=5", NEVER, 0, 0, ""},
+        {"oneshot", NEVER, 0, 0, ""},
     };
 
     (void)state;

@@ -5,16 +5,26 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
-#include "kernels/crc32c.h"
-#include "wire/wire_bytes.h"
+#include "collective/check.h"
+
+/* A worker's word is the check of its model. */
+enum { WORD_LEN = 4 };
 
 /* Whether the models are equal after this step, if all is well. */
 static bool equal_now(const gw_sync *s)
 {
+    if (s->step > 0 && gwi_repairs(s))
+        return true;
     if (s->now.gradient)
         return !s->exchange->differs;
     return s->now.model && s->spec.which != GWI_WHICH_CHUNK;
+}
+
+static bool compares(const gw_sync *s)
+{
+    return s->comm->workers > 1 && s->spec.opt.check > 0;
 }
 
 bool gwi_agreement_due(const gw_sync *s)
@@ -23,13 +33,26 @@ bool gwi_agreement_due(const gw_sync *s)
     /* The last step before this one that left the models equal. */
     uint64_t before = s->now.model ? s->phase.begin : s->step - 1;
 
-    return s->comm->workers > 1 && every > 0 && equal_now(s) &&
-           s->step / every > before / every;
+    return compares(s) && equal_now(s) && s->step / every > before / every;
 }
 
-bool gwi_agreement_ends(const gw_sync *s)
+bool gwi_agreement_ends(const gw_sync *s, bool averaged)
 {
-    return s->comm->workers > 1 && s->spec.opt.check > 0 && equal_now(s);
+    return compares(s) && (averaged || equal_now(s));
+}
+
+gw_status gwi_agreement_init(gw_sync *s)
+{
+    size_t p = (size_t)s->comm->workers;
+
+    if (!compares(s))
+        return GW_OK;
+    s->words = gwi_calloc(p, WORD_LEN + sizeof(size_t));
+    if (s->words == NULL)
+        return gw_fail(GW_ERR_NOMEM, "no memory to compare %zu workers", p);
+    /* What gw_allgather() will ask for. */
+    return gwi_comm_scratch(s->comm, 2 * p * GWI_CHECK_LEN) != NULL ? GW_OK
+                                                                    : GW_ERR_NOMEM;
 }
 
 /* The word that most workers have; of several, that of the lowest rank. */
@@ -60,36 +83,40 @@ static void list_others(const uint8_t *words, size_t p, char *text, size_t cap)
             len += (size_t)snprintf(text + len, cap - len, " %zu", r);
 }
 
-/* Gathers everybody's word, to say who differs. */
-static gw_status name_workers(gw_sync *s, const uint8_t *word)
+static gw_status fail_differ(gw_sync *s, const uint8_t *words)
 {
-    size_t p = (size_t)s->comm->workers;
-    size_t *lens = gwi_calloc(p, 4 + sizeof *lens);
     char others[200] = "";
 
-    if (lens == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory to compare %zu workers", p);
-    uint8_t *words = (uint8_t *)(lens + p);
-    gw_status st = gw_allgather(s->comm, word, 4, words, 4, lens);
-    if (st == GW_OK) {
-        list_others(words, p, others, sizeof others);
-        gw_fail(GW_ERR_DIFFER,
-                "after step %" PRIu64 " the models of the workers differ, which '%s' "
-                "keeps equal; not the same as the others':%s",
-                s->step, s->text, others);
-        st = gwi_comm_break(s->comm, GW_ERR_DIFFER);
-    }
-    gwi_free(lens);
-    return st;
+    list_others(words, (size_t)s->comm->workers, others, sizeof others);
+    gw_fail(GW_ERR_DIFFER,
+            "after step %" PRIu64 " the models of the workers differ, which '%s' "
+            "keeps equal; not the same as the others':%s",
+            s->step, s->text, others);
+    return gwi_comm_break(s->comm, GW_ERR_DIFFER);
 }
 
+static gw_status fail_short(gw_sync *s, int from, size_t len)
+{
+    gw_fail(GW_ERR_DATA, "worker %d sent %zu bytes where %d were due", from, len,
+            WORD_LEN);
+    return gwi_comm_break(s->comm, GW_ERR_DATA);
+}
+
+/* Every worker hears from every other itself: what two of them have must not depend on
+ * what a third one says. */
 gw_status gwi_agreement_check(gw_sync *s, const float *params)
 {
-    uint32_t check = gwi_crc32c(0, params, s->layout->floats * sizeof *params);
-    uint8_t word[4];
-    bool same;
+    int p = s->comm->workers;
+    size_t *lens = s->words;
+    uint8_t *words = (uint8_t *)(lens + p), own[WORD_LEN];
 
-    gwi_write_u32le(word, check);
-    GWI_TRY(gwi_all_same(s->comm, (uint64_t)check << 1, &same));
-    return same ? GW_OK : name_workers(s, word);
+    gwi_write_u32le(own, gwi_crc32c(0, params, s->layout->floats * sizeof *params));
+    GWI_TRY(gw_allgather(s->comm, own, WORD_LEN, words, WORD_LEN, lens));
+    for (int r = 0; r < p; r++)
+        if (lens[r] != WORD_LEN)
+            return fail_short(s, r, lens[r]);
+    for (int r = 0; r < p; r++)
+        if (memcmp(words + WORD_LEN * r, own, WORD_LEN) != 0)
+            return fail_differ(s, words);
+    return GW_OK;
 }

@@ -11,11 +11,15 @@
 
 #include "sync/sync.h"
 
+/* Gets the memory for comparisons, if there will be any. */
+gw_status gwi_agreement_init(gw_sync *s);
+
 /* Whether this step ends with a comparison; the same on all workers. */
 bool gwi_agreement_due(const gw_sync *s);
 
-/* Whether the training ends with one: if it ends with a step that leaves all equal. */
-bool gwi_agreement_ends(const gw_sync *s);
+/* Whether the training ends with one: if it ends with an average of the models, or with
+ * a step that leaves all equal. */
+bool gwi_agreement_ends(const gw_sync *s, bool averaged);
 
 /* Compares params; GW_ERR_DIFFER names the step and the workers whose models are not
  * those of most. A collective. */

@@ -263,11 +263,6 @@ static gw_status check_started(const gw_sync *s)
                    s->spec.stages[0]->name);
 }
 
-static bool repairs(const gw_sync *s)
-{
-    return s->spec.opt.resync > 0 && s->step % s->spec.opt.resync == 0;
-}
-
 /* Local steps begin after this one: changes of the model count from here. */
 static bool refers(const gw_sync *s)
 {
@@ -276,7 +271,7 @@ static bool refers(const gw_sync *s)
 
 int gw_sync_model_due(const gw_sync *s)
 {
-    return s->now.model || repairs(s) || s->mean != NULL || refers(s) ||
+    return s->now.model || gwi_repairs(s) || s->mean != NULL || refers(s) ||
            gwi_agreement_due(s);
 }
 
@@ -287,7 +282,7 @@ static gw_status model_step(gw_sync *s, float *params)
     gw_status st = GW_OK;
 
     add_to_mean(s, params);
-    if (repairs(s))
+    if (gwi_repairs(s))
         st = average_all(s, params, &note);
     else if (s->now.model)
         st = exchange_model(s, params, &note);
@@ -336,18 +331,19 @@ static bool leaves_equal(const gw_sync *s)
 gw_status gw_sync_finish(gw_sync *s, float *params)
 {
     size_t n = s->layout->floats;
-    bool averages = s->spec.what != GWI_WHAT_GRADIENT && s->spec.when != GWI_WHEN_NEVER;
+    bool meets = s->spec.what != GWI_WHAT_GRADIENT && s->spec.when != GWI_WHEN_NEVER;
+    bool averages = meets && !leaves_equal(s);
     gw_traffic before = enter(s);
     gwi_note note = 0;
     gw_status st = GW_OK;
 
     if (s->mean != NULL)
         memcpy(params, s->mean, n * sizeof *params);
-    if (averages && !leaves_equal(s))
+    if (averages)
         st = average_all(s, params, &note);
     leave(s, &before);
     GWI_TRY(gwi_model_outcome(s, st, note));
-    return gwi_agreement_ends(s) ? gwi_agreement_check(s, params) : GW_OK;
+    return gwi_agreement_ends(s, averages) ? gwi_agreement_check(s, params) : GW_OK;
 }
 
 /* ---- what there is to know ---------------------------------------------- */

@@ -89,6 +89,7 @@ struct gw_sync {
     gwi_pieces pieces;
     float *gathered; /* where they are put together if they must be; NULL until then */
     gwi_small small;
+    void *words; /* of all workers, for comparing models (agreement.c) */
     struct gwi_overlap *overlap; /* made by the first part fed */
     double encoded;  /* seconds of the current call so far that were encoding */
     double entered;  /* when the current call began */
@@ -96,6 +97,12 @@ struct gw_sync {
     char asked[256]; /* canonical spec, before the number of workers was looked at */
     char text[256];  /* the same with every choice made */
 };
+
+/* Whether models that drift apart are averaged after this step. */
+static inline bool gwi_repairs(const gw_sync *s)
+{
+    return s->spec.opt.resync > 0 && s->step % s->spec.opt.resync == 0;
+}
 
 /* An exchange whose note is 0 has what was selected looked at, and sends the note that
  * this returns. Where a bad number ends the run anyway (GW_NONFINITE_END), exact top-k

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/random.h"
+#include "sync/agreement.h"
 #include "sync/overlap.h"
 #include "sync/small.h"
 
@@ -139,6 +140,7 @@ static gw_status get_memory(gw_sync *s)
     GWI_TRY(get_vector(s, s->spec.opt.momentum > 0, &s->velocity));
     GWI_TRY(get_vector(s, s->spec.what == GWI_WHAT_CHANGE, &s->reference));
     GWI_TRY(get_vector(s, s->spec.opt.average == GWI_AVERAGE_POLYAK, &s->mean));
+    GWI_TRY(gwi_agreement_init(s));
     return gwi_small_init(s);
 }
 
@@ -214,6 +216,7 @@ void gw_sync_free(gw_sync *s)
     gwi_free(s->mean);
     gwi_small_fini(s);
     gwi_free(s->gathered);
+    gwi_free(s->words);
     gw_layout_free(s->layout);
     gwi_free(s);
 }
