@@ -440,7 +440,8 @@ GW_API const char *gw_recipe_summary(size_t i);
 /* Makes the models equal before the first step: replaces params (as many floats as
  * the layout has) by worker 0's, which methods that send changes of the model also
  * remember. Those fail with GW_ERR_ARG at their first exchange without it; others
- * can do without if the models begin equal. A collective: every worker calls it. */
+ * can do without if the models begin equal. GW_ERR_NUMBER if worker 0's has NaN or
+ * infinity, and somebody looks for them. A collective: every worker calls it. */
 GW_API gw_status gw_sync_start(gw_sync *sync, float *params);
 
 /* Begins a step: replaces grad, this worker's gradient (as many floats as the

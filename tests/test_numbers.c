@@ -100,6 +100,46 @@ static void test_a_model_with_nan(void **state)
     play(scenes, sizeof scenes / sizeof *scenes);
 }
 
+/* What worker 0 hands out at the beginning is looked at by all who get it. */
+static gw_status start_body(gw_comm *c, void *arg)
+{
+    const scene *sc = arg;
+    float *x = calloc(N, sizeof *x);
+    gw_sync *s;
+
+    PASS_ON(model_sync(&s, c, sc->spec, sc->nonfinite));
+    if (gw_comm_rank(c) == 0)
+        x[PLACE] = sc->model;
+    gw_status st = gw_sync_start(s, x);
+    gw_sync_free(s);
+    free(x);
+    REQUIRE(st == sc->due, "%s: %s on worker %d (%.200s)", sc->spec, gw_status_name(st),
+            gw_comm_rank(c), gw_error_message());
+    return st < GW_OK ? check_words(sc) : GW_OK;
+}
+
+static void test_a_start_with_nan(void **state)
+{
+    static const scene scenes[] = {
+        {.spec = "dense",
+         .nonfinite = GW_NONFINITE_STOP,
+         .model = NAN,
+         .words = {"model of worker 0", "'bias'", "step 0"},
+         .due = GW_ERR_NUMBER},
+        {.spec = "pqasgd:2,8",
+         .nonfinite = GW_NONFINITE_SKIP,
+         .model = -INFINITY,
+         .words = {"model of worker 0", "'bias'", "step 0"},
+         .due = GW_ERR_NUMBER},
+        {.spec = "topk:0.1", .nonfinite = GW_NONFINITE_IGNORE, .model = NAN},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++)
+        assert_run_ok(ranks_run(RANKS_THREADS, WORKERS, start_body,
+                                (void *)(uintptr_t)&scenes[i]));
+}
+
 #define SUM_SCENE(text, policy, status)                                   \
     {                                                                     \
         .spec = text, .nonfinite = policy, .gradient = 3e38f, .steps = 3, \
@@ -219,6 +259,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_model_with_nan),
+        cmocka_unit_test(test_a_start_with_nan),
         cmocka_unit_test(test_a_sum_that_overflows),
         cmocka_unit_test(test_a_state_with_nan),
         cmocka_unit_test(test_notes_are_looked_at),

@@ -9,7 +9,7 @@
 
 /* ---- making ------------------------------------------------------------- */
 
-static gwi_note make(const gw_sync *s, int worker, size_t index)
+gwi_note gwi_note_about(const gw_sync *s, int worker, size_t index)
 {
     const gw_tensor *t = gwi_layout_find(s->layout, index);
 
@@ -18,12 +18,12 @@ static gwi_note make(const gw_sync *s, int worker, size_t index)
 
 gwi_note gwi_note_at(const gw_sync *s, size_t index)
 {
-    return make(s, s->comm->rank, index);
+    return gwi_note_about(s, s->comm->rank, index);
 }
 
 gwi_note gwi_note_of_sum(const gw_sync *s, size_t index)
 {
-    return make(s, s->comm->workers, index);
+    return gwi_note_about(s, s->comm->workers, index);
 }
 
 gwi_note gwi_look_at(const gw_sync *s, const float *v, size_t begin, size_t end)

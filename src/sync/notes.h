@@ -21,7 +21,8 @@ static inline bool gwi_looks(const gw_sync *s)
  * or nobody looks. */
 gwi_note gwi_look_at(const gw_sync *s, const float *v, size_t begin, size_t end);
 
-/* The same about a number at `index`, of this worker's or of the sum. */
+/* The same about a number at `index`, of any worker's, of this one's or of the sum. */
+gwi_note gwi_note_about(const gw_sync *s, int worker, size_t index);
 gwi_note gwi_note_at(const gw_sync *s, size_t index);
 gwi_note gwi_note_of_sum(const gw_sync *s, size_t index);
 

@@ -310,6 +310,9 @@ gw_status gw_sync_start(gw_sync *s, float *params)
     size_t n = s->layout->floats;
 
     GWI_TRY(gw_broadcast(s->comm, params, n * sizeof *params, 0));
+    size_t bad = gwi_looks(s) ? gwi_first_nonfinite(params, n) : n;
+    if (bad < n)
+        return gwi_model_outcome(s, GW_OK, gwi_note_about(s, 0, bad));
     if (s->reference != NULL)
         memcpy(s->reference, params, n * sizeof *params);
     s->started = true;
