@@ -15,7 +15,7 @@ from torch_crew import raises, skip_without
 
 skip_without("numpy")
 import gradwire
-from gradwire import calls, members, mesh
+from gradwire import calls, lines, members, mesh
 from support_caller import SECRET, Caller, dial
 from support_threads import averages, free_port, on_threads, run_tests
 
@@ -75,6 +75,18 @@ def test_late():
         assert len(set(on_threads(3, averages, comms))) == 1
     finally:
         calls.Call._try, calls.TRY_SECONDS = own, patience
+
+
+def test_late_at_the_last_word():
+    """All others are ready, and the time is over before this worker's word has left."""
+    everybody = [members.Member(r, 2, f"host{r}", b"", (("127.0.0.1", 9),)) for r in (0, 1)]
+    near, far = socket.socketpair()
+    with near, far, socket.create_server(("127.0.0.1", 0)) as listener:
+        one = mesh.Mesh(listener, 0, everybody, SECRET, time.monotonic() - 1)
+        line = lines.Line(near, lambda line: iter(()), lambda line, error: None, 0)
+        line.say(b"ready")
+        one._taken[1], one._told, one._ready = line, {1}, {1}
+        raises(gradwire.PeerError, "worker 1 on host host1", one.run)
 
 
 def test_one_that_calls_again():

@@ -152,7 +152,9 @@ class Mesh:
         if missing:
             return (f"worker {missing[0]} on host {self._host(missing[0])} has not "
                     f"connected to worker {self._rank}")
-        slow = min(p for p in self._others if p not in self._ready)
+        # Somebody is not ready, or does not take the word that this worker is.
+        slow = min(p for p in self._others
+                   if p not in self._ready or not self._taken[p].flushed)
         return f"worker {slow} on host {self._host(slow)} has not connected to all others"
 
     # ---- giving up -------------------------------------------------------------
