@@ -58,6 +58,31 @@ const char *const conform_specs[] = {
 };
 const size_t conform_spec_count = sizeof conform_specs / sizeof *conform_specs;
 
+/* Whether a spec of the list begins with the recipe. */
+static bool is_listed(const char *recipe)
+{
+    size_t len = strlen(recipe);
+
+    for (size_t i = 0; i < conform_spec_count; i++)
+        if (strncmp(conform_specs[i], recipe, len) == 0 &&
+            strcspn(conform_specs[i], ":+") == len)
+            return true;
+    return false;
+}
+
+const char *conform_spec(size_t i)
+{
+    size_t unlisted = conform_spec_count;
+    const char *name;
+
+    if (i < conform_spec_count)
+        return conform_specs[i];
+    for (size_t r = 0; (name = gw_recipe_name(r)) != NULL; r++)
+        if (!is_listed(name) && unlisted++ == i)
+            return gw_recipe_example(r);
+    return NULL;
+}
+
 /* ---- a job that any sync can do ----------------------------------------- */
 
 enum { N = MODEL_FLOATS };

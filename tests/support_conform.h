@@ -9,9 +9,13 @@
 
 #include <stdbool.h>
 
-/* Every recipe and a list of compositions. */
+/* A list of settings and compositions. */
 extern const char *const conform_specs[];
 extern const size_t conform_spec_count;
+
+/* Spec i of that list, and then the examples of those recipes of the library that are
+ * not in it, so that a recipe which is added needs no line there; NULL past the end. */
+const char *conform_spec(size_t i);
 
 /* What a worker is to do. */
 typedef struct conform_job {

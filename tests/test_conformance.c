@@ -23,9 +23,9 @@ static void run(rank_kind kind, int workers, const job *j)
 static void test_any_number_of_workers(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < conform_spec_count; i++)
+    for (size_t i = 0; conform_spec(i) != NULL; i++)
         for (int workers = 1; workers <= 9; workers++)
-            run(RANKS_THREADS, workers, &(job){.spec = conform_specs[i], .steps = 5});
+            run(RANKS_THREADS, workers, &(job){.spec = conform_spec(i), .steps = 5});
 }
 
 static void test_same_bits_on_every_transport(void **state)
@@ -33,15 +33,15 @@ static void test_same_bits_on_every_transport(void **state)
     uint64_t first[9], again[9];
 
     (void)state;
-    for (size_t i = 0; i < conform_spec_count; i++) {
+    for (size_t i = 0; conform_spec(i) != NULL; i++) {
         for (int workers = 1; workers <= 9; workers++) {
             run(RANKS_THREADS, workers,
-                &(job){conform_specs[i], .steps = 3, .digests = first});
+                &(job){conform_spec(i), .steps = 3, .digests = first});
             run(RANKS_SOCKETS, workers,
-                &(job){conform_specs[i], .steps = 3, .digests = again});
+                &(job){conform_spec(i), .steps = 3, .digests = again});
             assert_memory_equal(first, again, (size_t)workers * sizeof *first);
             run(RANKS_STREAMS, workers,
-                &(job){conform_specs[i], .steps = 3, .digests = again});
+                &(job){conform_spec(i), .steps = 3, .digests = again});
             assert_memory_equal(first, again, (size_t)workers * sizeof *first);
         }
     }
@@ -50,9 +50,9 @@ static void test_same_bits_on_every_transport(void **state)
 static void test_processes(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < conform_spec_count; i++)
+    for (size_t i = 0; conform_spec(i) != NULL; i++)
         for (int workers = 1; workers <= 9; workers++)
-            run(RANKS_PROCESSES, workers, &(job){.spec = conform_specs[i], .steps = 3});
+            run(RANKS_PROCESSES, workers, &(job){.spec = conform_spec(i), .steps = 3});
 }
 
 static void test_off_equals_dense(void **state)
@@ -87,13 +87,13 @@ static void test_parts_give_the_same_bits(void **state)
     uint64_t whole[9], parts[9];
 
     (void)state;
-    for (size_t i = 0; i < conform_spec_count; i++) {
-        run(RANKS_THREADS, 3, &(job){conform_specs[i], .steps = 5, .digests = whole});
+    for (size_t i = 0; conform_spec(i) != NULL; i++) {
+        run(RANKS_THREADS, 3, &(job){conform_spec(i), .steps = 5, .digests = whole});
         run(RANKS_THREADS, 3,
-            &(job){conform_specs[i], .steps = 5, .digests = parts, .by_parts = true});
+            &(job){conform_spec(i), .steps = 5, .digests = parts, .by_parts = true});
         assert_memory_equal(whole, parts, 3 * sizeof *whole);
         run(RANKS_THREADS, 3,
-            &(job){conform_specs[i], .steps = 5, .digests = parts, .by_pieces = true});
+            &(job){conform_spec(i), .steps = 5, .digests = parts, .by_pieces = true});
         assert_memory_equal(whole, parts, 3 * sizeof *whole);
     }
 }
@@ -103,15 +103,15 @@ static void test_resumed_is_not_stopped(void **state)
     uint64_t whole[9], resumed[9];
 
     (void)state;
-    for (size_t i = 0; i < conform_spec_count; i++) {
+    for (size_t i = 0; conform_spec(i) != NULL; i++) {
         for (int at = 1; at <= 3; at++) {
             run(RANKS_THREADS, 3,
-                &(job){conform_specs[i], .steps = 5, .digests = whole});
+                &(job){conform_spec(i), .steps = 5, .digests = whole});
             run(RANKS_THREADS, 3,
-                &(job){conform_specs[i], .steps = 5, .digests = resumed,
+                &(job){conform_spec(i), .steps = 5, .digests = resumed,
                        .break_at = at});
             if (memcmp(whole, resumed, 3 * sizeof *whole) != 0)
-                fail_msg("'%s' resumed after step %d is another run", conform_specs[i],
+                fail_msg("'%s' resumed after step %d is another run", conform_spec(i),
                          at);
         }
     }
@@ -120,15 +120,15 @@ static void test_resumed_is_not_stopped(void **state)
 static void test_bad_numbers(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < conform_spec_count; i++) {
+    for (size_t i = 0; conform_spec(i) != NULL; i++) {
         for (int workers = 1; workers <= 5; workers++) {
-            job j = {.spec = conform_specs[i], .steps = 5, .bad_step = 3};
+            job j = {.spec = conform_spec(i), .steps = 5, .bad_step = 3};
             char expected[80];
             gw_status st = ranks_run(RANKS_THREADS, workers, conform_body, &j);
             snprintf(expected, sizeof expected,
                      "worker %d holds NaN or infinity in tensor", workers - 1);
             if (st != GW_ERR_NUMBER || strstr(gw_error_message(), expected) == NULL)
-                fail_msg("'%s', %d workers: %s", conform_specs[i], workers,
+                fail_msg("'%s', %d workers: %s", conform_spec(i), workers,
                          gw_error_message());
             j.nonfinite = GW_NONFINITE_SKIP;
             run(RANKS_THREADS, workers, &j);
@@ -141,31 +141,50 @@ static void test_bad_numbers(void **state)
 static void test_bytes(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < conform_spec_count; i++)
+    for (size_t i = 0; conform_spec(i) != NULL; i++)
         for (int workers = 1; workers <= 5; workers++)
             assert_run_ok(ranks_run(RANKS_THREADS, workers, conform_bytes,
-                                    (void *)(uintptr_t)conform_specs[i]));
+                                    (void *)(uintptr_t)conform_spec(i)));
 }
 
 static void test_steady(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < conform_spec_count; i++)
+    for (size_t i = 0; conform_spec(i) != NULL; i++)
         assert_run_ok(ranks_run(RANKS_THREADS, 3, conform_steady,
-                                (void *)(uintptr_t)conform_specs[i]));
+                                (void *)(uintptr_t)conform_spec(i)));
 }
 
 static void test_nonsense(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < conform_spec_count; i++)
+    for (size_t i = 0; conform_spec(i) != NULL; i++)
         assert_run_ok(ranks_run(RANKS_THREADS, 2, conform_nonsense,
-                                (void *)(uintptr_t)conform_specs[i]));
+                                (void *)(uintptr_t)conform_spec(i)));
+}
+
+/* Whoever adds a recipe adds no line here, and still gets all of the above. */
+static void test_every_recipe_is_here(void **state)
+{
+    const char *name, *spec;
+
+    (void)state;
+    for (size_t r = 0; (name = gw_recipe_name(r)) != NULL; r++) {
+        bool found = false;
+        for (size_t i = 0; (spec = conform_spec(i)) != NULL; i++) {
+            gw_spec_info info = {.struct_size = sizeof info};
+            assert_run_ok(gw_spec_describe(spec, &info));
+            found |= strcmp(info.stages[0], name) == 0;
+        }
+        if (!found)
+            fail_msg("'%s' is in the table of recipes but not tried here", name);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_recipe_is_here),
         cmocka_unit_test(test_any_number_of_workers),
         cmocka_unit_test(test_same_bits_on_every_transport),
         cmocka_unit_test(test_processes),

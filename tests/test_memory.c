@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "support_ranks.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,12 +110,54 @@ static gw_status check(gw_comm *c, void *arg)
     return GW_OK;
 }
 
+/* What is told about a spec is what its row says. */
+static void check_told(const allowance *a)
+{
+    gw_spec_info info = {.struct_size = sizeof info};
+
+    assert_run_ok(gw_spec_describe(a->spec, &info));
+    if (info.bytes_per_param != 4.0 * (double)a->vectors)
+        fail_msg("%s: %g bytes per parameter, not %zu", a->spec, info.bytes_per_param,
+                 4 * a->vectors);
+}
+
+static bool is_listed(const char *recipe)
+{
+    size_t len = strlen(recipe);
+
+    for (size_t i = 0; i < sizeof allowances / sizeof *allowances; i++)
+        if (strncmp(allowances[i].spec, recipe, len) == 0 &&
+            strcspn(allowances[i].spec, ":+") == len)
+            return true;
+    return false;
+}
+
+/* A recipe without a row keeps the vectors it says it keeps, and its messages are no
+ * longer than the vector. */
+static void test_recipes_without_a_row(void **state)
+{
+    const char *name;
+
+    (void)state;
+    for (size_t i = 0; (name = gw_recipe_name(i)) != NULL; i++) {
+        gw_spec_info info = {.struct_size = sizeof info};
+        if (is_listed(name))
+            continue;
+        assert_run_ok(gw_spec_describe(gw_recipe_example(i), &info));
+        allowance a = {gw_recipe_example(i), (size_t)(info.bytes_per_param / 4),
+                       (WORKERS + 2) * VECTOR};
+        assert_run_ok(ranks_run(RANKS_THREADS, WORKERS, check, &a));
+    }
+}
+
 static void test_memory(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof allowances / sizeof *allowances; i++)
+    for (size_t i = 0; i < sizeof allowances / sizeof *allowances; i++) {
+        check_told(&allowances[i]);
         assert_run_ok(ranks_run(RANKS_THREADS, WORKERS, check,
                                 (void *)(uintptr_t)&allowances[i]));
+    }
 }
 
 /* What the counter says, on this thread. */
@@ -140,6 +183,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counter),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_recipes_without_a_row),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

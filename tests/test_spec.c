@@ -64,7 +64,7 @@ static void test_refused(void **state)
         {"topkk:0.1", "'topkk'", "did you mean 'topk'?"},
         {"topk:0.1+bf6", "'bf6'", "did you mean 'bf16'?"},
         {"sparsest", "'sparsest'", "dense, none, topk"},
-        {"topk", "density", "topk:0.01"},
+        {"topk", "density", "topk:0.001"},
         {"topk:", "''", "density"},
         {"topk:0", "'0'", "above 0, at most 1"},
         {"topk:1.5", "'1.5'", "above 0, at most 1"},
@@ -253,8 +253,8 @@ static void test_recipes(void **state)
     (void)state;
     for (size_t i = 0; gw_recipe_name(i) != NULL; i++) {
         assert_non_null(gw_recipe_summary(i));
-        assert_run_ok(gw_spec_check(gwi_stage_at(i)->example, NULL, 0));
-        snprintf(text, sizeof text, "%s", gwi_stage_at(i)->example);
+        assert_run_ok(gw_spec_check(gw_recipe_example(i), NULL, 0));
+        snprintf(text, sizeof text, "%s", gw_recipe_example(i));
         assert_int_equal(strncmp(text, gw_recipe_name(i), strlen(gw_recipe_name(i))),
                          0);
     }

@@ -116,6 +116,14 @@ static gw_status fail_stage(word name)
                    SHOW(name), list);
 }
 
+gw_status gwi_stage_find(const char *name, const gwi_stage **out)
+{
+    word w = {name, strlen(name)};
+
+    *out = find_stage(w);
+    return *out != NULL ? GW_OK : fail_stage(w);
+}
+
 static gw_status fail_key(const gwi_stage *stage, word name)
 {
     char list[256] = "";

@@ -122,6 +122,7 @@ typedef struct gwi_key {
     const char *fallback; /* its value when not given, as text; NULL: required */
     const char *words;    /* of a GWI_WORD, separated by | in the order of the enum */
     const char *range;    /* what fits, for messages */
+    const char *meaning;  /* one line, for lists */
     double least, most;   /* of a number or count */
     size_t at;            /* offset in gwi_options */
     gwi_kind kind;
@@ -131,6 +132,8 @@ typedef struct gwi_stage {
     const char *name;
     const char *summary; /* one line for lists */
     const char *example; /* the shortest way to write it */
+    const char *cost;    /* what a worker sends, for lists */
+    const char *expect;  /* what users should know before they take it; NULL: nothing */
     gwi_role role;
     bool recipe; /* may come first */
     gwi_when when;
@@ -143,5 +146,21 @@ typedef struct gwi_stage {
 
 /* Stage i, NULL past the end; recipes come first. */
 const gwi_stage *gwi_stage_at(size_t i);
+
+/* Finds a stage by its name. GW_ERR_SPEC names the stage that was probably meant, or
+ * all there are. */
+gw_status gwi_stage_find(const char *name, const gwi_stage **out);
+
+/* ---- what follows from the answers (describe.c) -------------------------- */
+
+/* The vectors, each as long as the model, that a sync keeps from step to step. */
+typedef struct gwi_memories {
+    bool residual;  /* what was not sent */
+    bool velocity;  /* of the momentum correction */
+    bool reference; /* the last common model */
+    bool mean;      /* of all models so far */
+} gwi_memories;
+
+gwi_memories gwi_spec_memories(const gwi_spec *spec);
 
 #endif

@@ -52,6 +52,9 @@ extern const gwi_exchange gwi_exchange_tree;
 extern const gwi_exchange gwi_exchange_coded;
 extern const gwi_exchange gwi_exchange_means;
 
+/* The exchange that does what spec asks for. */
+const gwi_exchange *gwi_exchange_for(const gwi_spec *spec);
+
 /* Tensors that are sent whole because they are small (dense_below). */
 typedef struct gwi_small {
     float *values; /* count of them, one tensor after the other */

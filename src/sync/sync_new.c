@@ -17,7 +17,7 @@ static const gwi_exchange *const exchanges[] = {
     &gwi_exchange_tree,  &gwi_exchange_coded,
 };
 
-static const gwi_exchange *find_exchange(const gwi_spec *spec)
+const gwi_exchange *gwi_exchange_for(const gwi_spec *spec)
 {
     for (size_t i = 0; i < sizeof exchanges / sizeof *exchanges; i++)
         if (exchanges[i]->fits(spec))
@@ -119,11 +119,6 @@ static gw_status compare_settings(const gw_sync *s)
 
 /* ---- memory ------------------------------------------------------------- */
 
-static bool wants_residual(const gw_sync *s)
-{
-    return s->exchange->lossy && s->spec.opt.residual == GWI_ON;
-}
-
 static gw_status get_vector(const gw_sync *s, bool wanted, float **out)
 {
     size_t n = s->layout->floats;
@@ -136,10 +131,12 @@ static gw_status get_vector(const gw_sync *s, bool wanted, float **out)
 
 static gw_status get_memory(gw_sync *s)
 {
-    GWI_TRY(get_vector(s, wants_residual(s), &s->residual));
-    GWI_TRY(get_vector(s, s->spec.opt.momentum > 0, &s->velocity));
-    GWI_TRY(get_vector(s, s->spec.what == GWI_WHAT_CHANGE, &s->reference));
-    GWI_TRY(get_vector(s, s->spec.opt.average == GWI_AVERAGE_POLYAK, &s->mean));
+    gwi_memories keeps = gwi_spec_memories(&s->spec);
+
+    GWI_TRY(get_vector(s, keeps.residual, &s->residual));
+    GWI_TRY(get_vector(s, keeps.velocity, &s->velocity));
+    GWI_TRY(get_vector(s, keeps.reference, &s->reference));
+    GWI_TRY(get_vector(s, keeps.mean, &s->mean));
     GWI_TRY(gwi_agreement_init(s));
     return gwi_small_init(s);
 }
@@ -185,7 +182,7 @@ gw_status gw_sync_new(gw_sync **out, const char *text, const gw_layout *layout,
     *out = NULL;
     GWI_TRY(check_arguments(layout, comm, opt));
     GWI_TRY(gwi_spec_parse(text, &spec));
-    const gwi_exchange *exchange = find_exchange(&spec);
+    const gwi_exchange *exchange = gwi_exchange_for(&spec);
     s = gwi_calloc(1, sizeof *s + exchange->state_size);
     if (s == NULL)
         return gw_fail(GW_ERR_NOMEM, "no memory for a sync");

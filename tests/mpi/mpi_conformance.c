@@ -132,15 +132,15 @@ static void test_all(const char *what)
 {
     int more = strcmp(what, "all") == 0;
 
-    for (size_t i = 0; i < conform_spec_count; i++) {
+    for (size_t i = 0; conform_spec(i) != NULL; i++) {
         for (int workers = 1; workers <= world_size; workers++)
-            test_bits(conform_specs[i], workers);
+            test_bits(conform_spec(i), workers);
         if (!more || world_size < 5)
             continue;
-        test_more(conform_specs[i]);
-        test_bad_number(conform_specs[i]);
-        require(run_apart(2, conform_nonsense, (void *)(uintptr_t)conform_specs[i]),
-                conform_specs[i], 2);
+        test_more(conform_spec(i));
+        test_bad_number(conform_spec(i));
+        require(run_apart(2, conform_nonsense, (void *)(uintptr_t)conform_spec(i)),
+                conform_spec(i), 2);
     }
 }
 
