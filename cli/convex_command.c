@@ -45,7 +45,7 @@ static const gwc_flag flags[] = {
     {"alpha", "A", "0.5", "see --rate", GWC_REAL, AT(alpha), 0, 10},
     {"seed", "N", "1", "of the samples", GWC_COUNT, AT(seed), 0, 1e19},
     {"spawn", "simulated|threads", "simulated",
-     "simulated workers exchange nothing and are fast;\nthey know local and oneshot",
+     "simulated workers exchange nothing and are fast;\nthey average whole models",
      GWC_CHOICE, AT(spawn), 0, 0},
     {"json", NULL, NULL, "print one JSON object per method", GWC_SWITCH, AT(json), 0,
      0},

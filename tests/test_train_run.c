@@ -129,7 +129,7 @@ static void every_recipe_trains(void **state)
     (void)state;
     for (size_t i = 0; (name = gw_recipe_name(i)) != NULL; i++) {
         gwt_config c = small();
-        c.sync = name;
+        c.sync = gw_recipe_example(i);
         c.workers = 3;
         c.momentum = 0.0; /* gradients that come late and momentum do not go together */
         for (size_t k = 0; k < sizeof needs / sizeof needs[0]; k++)

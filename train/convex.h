@@ -72,7 +72,7 @@ typedef struct gwt_study {
 
 typedef struct gwt_study_result {
     double w[GWT_CONVEX_DIM_MAX]; /* where the method ended */
-    uint64_t rounds; /* averages of models; 0 if the method counts not so */
+    uint64_t rounds;              /* averages of models; 0 if that is not known */
     double seconds;
 } gwt_study_result;
 
@@ -86,7 +86,8 @@ gw_status gwt_study_threads(const gwt_study *study, const char *sync,
                             gwt_study_result *out);
 
 /* The same in one thread without exchanging anything, in double: hundreds of times
- * faster where rounds are many. Knows "local" and "oneshot"; others are GW_ERR_ARG. */
+ * faster where rounds are many. Knows methods that average whole models, or whole
+ * gradients in every step; others are GW_ERR_ARG. */
 gw_status gwt_study_simulate(const gwt_study *study, const char *sync,
                              gwt_study_result *out);
 

@@ -14,25 +14,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* A link is checked on a comm of one worker, which sends nothing. */
-static gw_status check_link(const char *link)
-{
-    gw_local_options opt = {.struct_size = sizeof opt, .workers = 1};
-    gw_local_group *group;
-    gw_comm *comm;
-    gw_status st;
-
-    if (link == NULL)
-        return GW_OK;
-    GWT_TRY(gw_local_group_new(&group, &opt));
-    st = gw_local_join(&comm, group, 0);
-    if (st == GW_OK)
-        st = gw_comm_link(comm, link);
-    gw_comm_free(comm);
-    gw_local_group_free(group);
-    return st;
-}
-
 static gw_status check_config(gwt_job *job)
 {
     const gwt_config *c = &job->config;
@@ -42,7 +23,8 @@ static gw_status check_config(gwt_job *job)
     GWT_TRY(gwt_model_find(c->model, &job->model));
     GWT_TRY(gwt_data_find(c->data, &source, &rest));
     GWT_TRY(gw_spec_check(c->sync, NULL, 0));
-    GWT_TRY(check_link(c->link));
+    if (c->link != NULL)
+        GWT_TRY(gw_link_parse(c->link, NULL, NULL));
     GWT_TRY(gwt_optimizer_find(c->optimizer, &job->optimizer));
     return gwt_schedule_parse(&job->schedule, c->schedule, c->warmup);
 }

@@ -5,10 +5,7 @@
 #include "convex.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-
-enum { SPEC_CAP = 256 };
 
 gw_status gwt_study_init(gwt_study *out, const gwt_study_config *config)
 {
@@ -54,40 +51,20 @@ typedef struct plan {
     int polyak;     /* whether the result is the average of all models */
 } plan;
 
-/* The value of ",key=" in a canonical spec. */
-static const char *value_of(const char *spec, const char *key)
-{
-    const char *at = strstr(spec, key);
-
-    return at != NULL ? at + strlen(key) : "";
-}
-
-/* Whether it is a spec that can be planned; the spec itself is sound. */
-static int read_plan(plan *out, const char *canonical)
-{
-    const char *every = value_of(canonical, "every=");
-
-    memset(out, 0, sizeof *out);
-    out->polyak = strncmp(value_of(canonical, "average="), "polyak", 6) == 0;
-    if (strchr(canonical, '+') != NULL)
-        return 0;
-    if (strncmp(canonical, "oneshot", 7) == 0)
-        return 1;
-    if (strncmp(canonical, "local:", 6) != 0 || *value_of(canonical, "start=") != '0')
-        return 0;
-    if (strncmp(every, "grow", 4) == 0)
-        out->grow = strtod(value_of(canonical, ",grow="), NULL);
-    else
-        out->every = strtoull(every, NULL, 10);
-    return 1;
-}
-
+/* Sets *known if the method averages whole models, or, which is the same, whole
+ * gradients in every step: that can be planned. */
 static gw_status make_plan(plan *out, const char *sync, int *known)
 {
-    char canonical[SPEC_CAP];
+    const unsigned gradients = GW_TRAIT_SENDS_GRADIENTS, models = GW_TRAIT_SENDS_MODELS;
+    gw_spec_info info = {.struct_size = sizeof info};
 
-    GWT_TRY(gw_spec_check(sync, canonical, sizeof canonical));
-    *known = read_plan(out, canonical);
+    GWT_TRY(gw_spec_describe(sync, &info));
+    *out = (plan){.every = info.growth > 0 ? 0 : info.period,
+                  .grow = info.growth,
+                  .polyak = (info.traits & GW_TRAIT_POLYAK) != 0};
+    unsigned sends = info.traits & (gradients | models | GW_TRAIT_SENDS_CHANGES);
+    *known = (sends == models || sends == gradients) &&
+             !(info.traits & (GW_TRAIT_SPARSE | GW_TRAIT_CODED));
     return GW_OK;
 }
 
@@ -161,8 +138,8 @@ gw_status gwt_study_simulate(const gwt_study *study, const char *sync,
     GWT_TRY(make_plan(&how, sync, &known));
     if (!known)
         return gw_fail(GW_ERR_ARG,
-                       "'%s' needs real workers; simulated ones know oneshot and local "
-                       "without start or further stages",
+                       "'%s' needs real workers; simulated ones average whole models, "
+                       "from the first step on",
                        sync);
     for (uint64_t s = 0, n; s < study->steps; s += n, out->rounds++) {
         n = period(&how, s, study->steps, c->workers);
