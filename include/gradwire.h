@@ -463,7 +463,7 @@ GW_API const char *gw_recipe_example(size_t i);
     X(GW_TRAIT_SENDS_MODELS, 1, "sends models")                                      \
     X(GW_TRAIT_SENDS_CHANGES, 2, "sends changes of models")                          \
     X(GW_TRAIT_KEEPS_EQUAL, 3, "models are equal after every step")                  \
-    X(GW_TRAIT_MEETS, 4, "models are equal after some steps, if not after all")      \
+    X(GW_TRAIT_MEETS, 4, "models are equal after some steps, but not after all")     \
     X(GW_TRAIT_DRIFTS, 5, "nothing brings the models together before the end")       \
     X(GW_TRAIT_SPARSE, 6, "sends a part of the coordinates")                         \
     X(GW_TRAIT_SAME_COORDINATES, 7, "all workers send the same coordinates")         \

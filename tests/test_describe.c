@@ -89,7 +89,7 @@ static gw_status compare(const char *spec, const gw_sync *s, const seen *seen)
     REQUIRE(!(t & (trait)) == !(fact), "%s: %s", spec, gw_trait_text(trait))
     SAME(GW_TRAIT_SENDS_GRADIENTS, seen->by_gradient > 0);
     SAME(GW_TRAIT_KEEPS_EQUAL, gw_sync_keeps_equal(s));
-    SAME(GW_TRAIT_MEETS, seen->equal > 0);
+    SAME(GW_TRAIT_MEETS, seen->equal > 0 && !gw_sync_keeps_equal(s));
     SAME(GW_TRAIT_OVERLAPS, gw_sync_overlaps(s));
     SAME(GW_TRAIT_RESIDUAL, s->residual != NULL);
     SAME(GW_TRAIT_POLYAK, s->mean != NULL);
@@ -144,7 +144,7 @@ static void test_told_is_done(void **state)
 #define GRADIENTS GW_TRAIT_SENDS_GRADIENTS
 #define MODELS    GW_TRAIT_SENDS_MODELS
 #define CHANGES   GW_TRAIT_SENDS_CHANGES
-#define EQUAL     (GW_TRAIT_KEEPS_EQUAL | GW_TRAIT_MEETS)
+#define EQUAL     GW_TRAIT_KEEPS_EQUAL
 #define SAME      GW_TRAIT_SAME_COORDINATES
 #define LATE      (GW_TRAIT_RESIDUAL | GW_TRAIT_LIKE_MOMENTUM)
 #define BY_MODEL  (GW_TRAIT_NEEDS_MODEL | GW_TRAIT_ENDS_AVERAGED)

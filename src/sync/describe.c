@@ -64,10 +64,11 @@ static unsigned traits_of_models(const gwi_spec *spec)
 {
     bool same = talks(spec) && !gwi_exchange_for(spec)->differs;
     bool repaired = spec->opt.resync > 0;
+    bool always = same && !sends_models(spec);
+    bool sometimes = (same && spec->which != GWI_WHICH_CHUNK) || repaired;
 
-    return when(same && spec->when == GWI_WHEN_EVERY && !sends_models(spec),
-                GW_TRAIT_KEEPS_EQUAL) |
-           when((same && spec->which != GWI_WHICH_CHUNK) || repaired, GW_TRAIT_MEETS) |
+    return when(always, GW_TRAIT_KEEPS_EQUAL) |
+           when(sometimes && !always, GW_TRAIT_MEETS) |
            when(!same && !repaired, GW_TRAIT_DRIFTS) |
            when(sends_models(spec) || repaired, GW_TRAIT_NEEDS_MODEL) |
            when(sends_models(spec), GW_TRAIT_ENDS_AVERAGED) |
