@@ -9,7 +9,6 @@
 
 #include "base.h"
 #include "gradients.h"
-#include "transport/link.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -258,10 +257,5 @@ gw_status gwb_plan_try(gwb_plan_result *out, const gwb_plan_job *job, const char
 
 gw_status gwb_plan_link(gwb_link *out, const char *text)
 {
-    gwi_link_rate rate;
-
-    GWI_TRY(gwi_link_parse(text, &rate));
-    out->bytes_per_second = rate.bytes_per_second;
-    out->delay = rate.latency;
-    return GW_OK;
+    return gw_link_parse(text, &out->bytes_per_second, &out->delay);
 }

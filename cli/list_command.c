@@ -3,6 +3,7 @@
  * list_command.c - "gradwire list": what can be named, and what is there. */
 #include "commands.h"
 #include "flags.h"
+#include "list_method.h"
 #include "simulate.h"
 #include "report_page.h"
 
@@ -29,22 +30,23 @@ static const gwc_flag flags[] = {
 
 typedef struct named {
     const char *name, *summary;
+    const char *example; /* of a sync */
 } named;
 
 static const named transports[] = {
-    {"local", "processes or threads of this machine over shared memory"},
+    {"local", "processes or threads of this machine over shared memory", NULL},
 #ifdef GRADWIRE_HAVE_MPI
-    {"mpi", "ranks of mpirun, mpiexec or srun, on one or several machines"},
+    {"mpi", "ranks of mpirun, mpiexec or srun, on one or several machines", NULL},
 #endif
-    {"link", "around it with --link: behaves like a slower network"},
+    {"link", "around it with --link: behaves like a slower network", NULL},
 };
 
 /* What a build may lack: which package would bring it. */
 static const named lacking[] = {
 #ifndef GRADWIRE_HAVE_MPI
-    {"mpi", "workers on several machines (libopenmpi-dev or libmpich-dev)"},
+    {"mpi", "workers on several machines (libopenmpi-dev or libmpich-dev)", NULL},
 #endif
-    {NULL, NULL},
+    {NULL, NULL, NULL},
 };
 
 /* Each section is one of these: the i-th row, 0 past the end. */
@@ -52,9 +54,7 @@ typedef int row_of(size_t i, named *row);
 
 static int sync_row(size_t i, named *row)
 {
-    *row = (named){gw_recipe_name(i), NULL};
-    if (row->name != NULL)
-        row->summary = gw_recipe_summary(i);
+    *row = (named){gw_recipe_name(i), gw_recipe_summary(i), gw_recipe_example(i)};
     return row->name != NULL;
 }
 
@@ -63,7 +63,7 @@ static int model_row(size_t i, named *row)
     const gwt_model_spec *m = gwt_model_at(i);
 
     if (m != NULL)
-        *row = (named){m->usage != NULL ? m->usage : m->name, m->summary};
+        *row = (named){m->usage != NULL ? m->usage : m->name, m->summary, NULL};
     return m != NULL;
 }
 
@@ -72,7 +72,7 @@ static int optimizer_row(size_t i, named *row)
     const gwt_optimizer *o = gwt_optimizer_at(i);
 
     if (o != NULL)
-        *row = (named){o->name, o->summary};
+        *row = (named){o->name, o->summary, NULL};
     return o != NULL;
 }
 
@@ -91,7 +91,7 @@ static int row_or(const named *rows, size_t count, size_t i, named *row, int mor
 
 static int transport_row(size_t i, named *row)
 {
-    named last = {"simgrid", "a modelled cluster, for 'gradwire simulate'"};
+    named last = {"simgrid", "a modelled cluster, for 'gradwire simulate'", NULL};
 
     return row_or(transports, COUNT(transports), i, row,
                   gwc_simulate_possible() == GW_OK, last);
@@ -100,7 +100,7 @@ static int transport_row(size_t i, named *row)
 static int lacking_row(size_t i, named *row)
 {
     int missing = gwc_simulate_possible() != GW_OK;
-    named last = {"simulate", gw_error_message()};
+    named last = {"simulate", gw_error_message(), NULL};
 
     return row_or(lacking, COUNT(lacking) - 1, i, row, missing, last);
 }
@@ -109,7 +109,7 @@ static const struct section {
     const char *title, *key;
     row_of *row;
 } sections[] = {
-    {"Syncs (--sync)", "syncs", sync_row},
+    {"Syncs (--sync); 'gradwire list NAME' tells all about one", "syncs", sync_row},
     {"Models (--model)", "models", model_row},
     {"Optimizers (--optimizer)", "optimizers", optimizer_row},
     {"Transports", "transports", transport_row},
@@ -204,6 +204,8 @@ static void json_section(gwt_json *j, const struct section *s)
         gwt_json_open(j, NULL, '{');
         gwt_json_text(j, "name", row.name);
         gwt_json_text(j, "summary", row.summary);
+        if (row.example != NULL)
+            gwt_json_text(j, "example", row.example);
         gwt_json_close(j, '}');
     }
     gwt_json_close(j, ']');
@@ -225,18 +227,40 @@ static void print_json(const settings *set)
     putchar('\n');
 }
 
+static void print_help(void)
+{
+    puts("Usage: gradwire list [SYNC] [FLAGS]\n\n"
+         "Shows what can be named on the command line and whether it is there; with\n"
+         "the name of a sync, or a spec, all about that.\n");
+    gwc_flags_help(flags, COUNT(flags), stdout);
+    puts("\nExamples\n  gradwire list\n  gradwire list --json\n  gradwire list gtopk\n"
+         "  gradwire list local:16+gtopk:0.01+q:4");
+}
+
+enum { ARGS_MAX = 64 };
+
 static int run_list(int argc, char **argv)
 {
+    char *names[ARGS_MAX], *rest[ARGS_MAX];
     settings set = {0};
-    int help;
+    int help, left;
 
-    if (gwc_flags_read(flags, COUNT(flags), "list", argc, argv, &set, &help) != GW_OK)
+    if (argc > ARGS_MAX) {
+        (void)gw_fail(GW_ERR_ARG, "more than %d arguments", ARGS_MAX);
         return GWC_USAGE;
+    }
+    size_t count = gwc_flags_part(flags, COUNT(flags), argc, argv, names, rest, &left);
+    if (gwc_flags_read(flags, COUNT(flags), "list", left, rest, &set, &help) != GW_OK)
+        return GWC_USAGE;
+    if (count > 1) {
+        (void)gw_fail(GW_ERR_ARG, "list: one name at a time, not '%s' and '%s'",
+                      names[0], names[1]);
+        return GWC_USAGE;
+    }
     if (help) {
-        puts("Usage: gradwire list [FLAGS]\n\n"
-             "Shows what can be named on the command line and whether it is there.\n");
-        gwc_flags_help(flags, COUNT(flags), stdout);
-        puts("\nExamples\n  gradwire list\n  gradwire list --json");
+        print_help();
+    } else if (count == 1) {
+        return gwc_exit_code(gwc_list_method(names[0], set.json));
     } else if (set.json) {
         print_json(&set);
     } else {

@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "common.h"
 #include "launch.h"
+#include "list_method.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -31,17 +32,18 @@ static void print_help(void)
          "Commands");
     for (size_t i = 0; i < COUNT(table); i++)
         printf("  %-10s %s\n", table[i]->name, table[i]->summary);
-    puts(
-        "  help       show this; 'gradwire help COMMAND' is 'gradwire COMMAND --help'\n"
-        "\n"
-        "  --version  show the version\n"
-        "\n"
-        "Examples\n"
-        "  gradwire train\n"
-        "  gradwire train --sync gtopk:0.001 --link 1gbit,50us\n"
-        "  gradwire list\n"
-        "\n"
-        "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C.");
+    puts("  help       show this; 'gradwire help COMMAND' is 'gradwire COMMAND "
+         "--help',\n"
+         "             'gradwire help SYNC' is 'gradwire list SYNC'\n"
+         "\n"
+         "  --version  show the version\n"
+         "\n"
+         "Examples\n"
+         "  gradwire train\n"
+         "  gradwire train --sync gtopk:0.001 --link 1gbit,50us\n"
+         "  gradwire list\n"
+         "\n"
+         "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C.");
 }
 
 static const gwc_command *find(const char *name)
@@ -52,13 +54,17 @@ static const gwc_command *find(const char *name)
     return NULL;
 }
 
-static int unknown(const char *name)
+/* What there is help for beside commands is among what may have been meant. */
+static int unknown(const char *name, int help)
 {
-    const char *names[COUNT(table)];
+    const char *names[COUNT(table) + 64], *sync;
+    size_t count = COUNT(table);
 
     for (size_t i = 0; i < COUNT(table); i++)
         names[i] = table[i]->name;
-    const char *near = gwt_nearest(name, names, COUNT(table));
+    for (size_t i = 0; help && i < 64 && (sync = gw_recipe_name(i)) != NULL; i++)
+        names[count++] = sync;
+    const char *near = gwt_nearest(name, names, count);
     if (near != NULL)
         (void)gw_fail(GW_ERR_ARG, "unknown command '%s'; did you mean %s?", name, near);
     else
@@ -67,7 +73,7 @@ static int unknown(const char *name)
     return GWC_USAGE;
 }
 
-/* "help" alone, or "help train". */
+/* "help" alone, "help train", or "help gtopk". */
 static int run_help(int argc, char **argv)
 {
     char flag[] = "--help", *arg[] = {flag};
@@ -78,7 +84,9 @@ static int run_help(int argc, char **argv)
         return GWC_DONE;
     }
     command = find(argv[0]);
-    return command != NULL ? command->run(1, arg) : unknown(argv[0]);
+    if (command != NULL)
+        return command->run(1, arg);
+    return gwc_list_method(argv[0], 0) == GW_OK ? GWC_DONE : unknown(argv[0], 1);
 }
 
 int gwc_exit_code(gw_status st)
@@ -134,7 +142,7 @@ static int run(int argc, char **argv)
     }
     command = find(argv[1]);
     return command != NULL ? run_command(command, argc - 2, argv + 2)
-                           : unknown(argv[1]);
+                           : unknown(argv[1], 0);
 }
 
 /* Arguments and paths in it may hold anything. */

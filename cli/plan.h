@@ -25,6 +25,7 @@ typedef struct gwc_plan {
     gwb_plan_job job;
     int compute_measured, here;
     gwb_link rate[GWB_LINKS_MAX];
+    char syncs[4096]; /* what rows are named by */
     gwc_plan_row row[GWC_PLAN_ROWS_MAX];
     size_t rows;
 } gwc_plan;

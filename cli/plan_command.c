@@ -9,6 +9,7 @@
 #include "compare.h"
 #include "flags.h"
 #include "plan.h"
+#include "sync_list.h"
 
 #include <errno.h>
 #include <math.h>
@@ -27,9 +28,6 @@ typedef struct settings {
 } settings;
 
 #define AT(field) offsetof(settings, field)
-
-#define METHODS \
-    "dense topk:0.001 gtopk:0.001 drop:0.99 qsgd:4 local:8 spa:8 pqasgd:8,4 a2sgd"
 
 static const gwc_flag flags[] = {
     {"model", "NAME", NULL, "plan for this model; fnn3 if --params is not given",
@@ -53,7 +51,9 @@ static const gwc_flag flags[] = {
      "the workers share this machine's processors, as in\n'gradwire compare'; if not "
      "given, each has its own host",
      GWC_SWITCH, AT(here), 0, 0},
-    {"sync", "SPECS", METHODS, "methods, parted by spaces; dense is always tried",
+    {"sync", "SPECS", "all",
+     "methods, parted by spaces; dense is always tried;\nall: an example of each that "
+     "'gradwire list' shows",
      GWC_TEXT, AT(sync), 0, 0},
     {"json", NULL, NULL, "print each row as a line of JSON", GWC_SWITCH, AT(json), 0,
      0},
@@ -204,14 +204,15 @@ static double processors(void)
     return n > 0 ? (double)n : 1.0;
 }
 
-static gw_status make_plan(const settings *set, gwc_plan *plan, char *syncs)
+static gw_status make_plan(const settings *set, gwc_plan *plan)
 {
     GWT_TRY(gwc_plan_rates(plan, set->link));
     plan->here = set->here;
     plan->job.workers = set->workers;
     plan->job.share = set->here ? fmax(1.0, set->workers / processors()) : 1.0;
     GWT_TRY(add_row(plan, "dense"));
-    for (char *at = strtok(syncs, " "); at != NULL; at = strtok(NULL, " "))
+    GWT_TRY(gwc_sync_list(plan->syncs, sizeof plan->syncs, set->sync));
+    for (char *at = strtok(plan->syncs, " "); at != NULL; at = strtok(NULL, " "))
         GWT_TRY(add_row(plan, at));
     GWT_TRY(find_job(set, plan));
     return try_all(plan);
@@ -230,16 +231,12 @@ static int run_plan(int argc, char **argv)
         return GWC_DONE;
     }
     plan = gwt_calloc(1, sizeof *plan, "a plan");
-    char *syncs = strdup(set.sync);
-    gw_status st = plan == NULL || syncs == NULL
-                       ? gw_fail(GW_ERR_NOMEM, "no memory for a plan")
-                       : make_plan(&set, plan, syncs);
+    gw_status st = plan == NULL ? GW_ERR_NOMEM : make_plan(&set, plan);
     if (st == GW_OK && set.json)
         gwc_plan_print_json(plan, stdout);
     else if (st == GW_OK)
         gwc_plan_print(plan, stdout);
     gwt_free(plan);
-    free(syncs);
     return gwc_exit_code(st);
 }
 

@@ -51,7 +51,10 @@ static const gwc_plan_row *dense_of(const gwc_plan *plan)
 /* Methods whose models never meet are no advice, however fast. */
 static int is_advice(const gwc_plan_row *row)
 {
-    return strcmp(row->sync, "a2sgd") != 0 && !row->result.exchanges_nothing;
+    gw_spec_info info = {.struct_size = sizeof info};
+
+    return gw_spec_describe(row->sync, &info) == GW_OK &&
+           !(info.traits & GW_TRAIT_DRIFTS) && !row->result.exchanges_nothing;
 }
 
 /* How much faster than dense at rate k of the sweep. */

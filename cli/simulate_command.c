@@ -8,8 +8,7 @@
 #include "common.h"
 #include "flags.h"
 #include "simulate.h"
-
-#include "transport/link.h"
+#include "sync_list.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -31,7 +30,9 @@ typedef struct settings {
 static const gwc_flag flags[] = {
     {NULL, NULL, NULL, "What is exchanged", GWC_TEXT, 0, 0, 0},
     {"sync", "SPECS", "dense topk:0.001 gtopk:0.001",
-     "methods, parted by spaces; may be repeated", GWC_TEXT, AT(sync), 0, 0},
+     "methods, parted by spaces; may be repeated;\nall: an example of each that "
+     "'gradwire list' shows",
+     GWC_TEXT, AT(sync), 0, 0},
     {"params", "N", "1000000", "parameters of the model", GWC_COUNT, AT(sim.params), 1,
      4e9},
     {"model", "NAME", NULL,
@@ -145,16 +146,10 @@ static gw_status read_model(settings *set)
 
 static gw_status read_links(gwc_sim *sim)
 {
-    gwi_link_rate rate, up;
+    const char *up = sim->uplink_text != NULL ? sim->uplink_text : sim->link_text;
 
-    GWT_TRY(gwi_link_parse(sim->link_text, &rate));
-    GWT_TRY(gwi_link_parse(sim->uplink_text != NULL ? sim->uplink_text : sim->link_text,
-                           &up));
-    sim->rate = rate.bytes_per_second;
-    sim->latency = rate.latency;
-    sim->up_rate = up.bytes_per_second;
-    sim->up_latency = up.latency;
-    return GW_OK;
+    GWT_TRY(gw_link_parse(sim->link_text, &sim->rate, &sim->latency));
+    return gw_link_parse(up, &sim->up_rate, &sim->up_latency);
 }
 
 static gw_status read_workers(const char *text, int *list, size_t *count)
@@ -194,8 +189,9 @@ static gw_status check_syncs(char *list, const char **sync, size_t *count)
 
 /* ---- running -------------------------------------------------------------------- */
 
-static gw_status run_all(settings *set, char *list)
+static gw_status run_all(settings *set, const char *syncs_text)
 {
+    char list[LIST_CAP];
     const char *sync[LIST_MAX];
     int workers[LIST_MAX];
     size_t syncs, counts;
@@ -203,6 +199,7 @@ static gw_status run_all(settings *set, char *list)
 
     GWT_TRY(read_model(set));
     GWT_TRY(read_links(&set->sim));
+    GWT_TRY(gwc_sync_list(list, sizeof list, syncs_text));
     GWT_TRY(check_syncs(list, sync, &syncs));
     GWT_TRY(read_workers(set->workers, workers, &counts));
     if (set->sim.tensors > set->sim.params)

@@ -304,11 +304,13 @@ static int run_job(const settings *set, gwt_job *job)
  * the one default that spoils them. */
 static void hint_at_momentum(const settings *set)
 {
+    gw_spec_info info = {.struct_size = sizeof info};
     const char *sync = set->run.sync;
-    int sparse = strstr(sync, "topk") != NULL || strstr(sync, "drop") != NULL;
 
-    if (set->quiet || !speaks(set) || !sparse || set->run.momentum == 0 ||
-        strcmp(set->run.optimizer, "sgd") != 0)
+    if (set->quiet || !speaks(set) || set->run.momentum == 0 ||
+        strcmp(set->run.optimizer, "sgd") != 0 ||
+        gw_spec_describe(sync, &info) != GW_OK ||
+        !(info.traits & GW_TRAIT_LIKE_MOMENTUM))
         return;
     fprintf(
         stderr,

@@ -21,7 +21,6 @@
 #include "base.h"
 #include "codec_clock.h"
 #include "fold.h"
-#include "sync/sync.h"
 
 enum { GRADIENT, MODEL, CALLS };
 
@@ -33,6 +32,7 @@ typedef struct step_cost {
 typedef struct trial {
     const gws_settings *set;
     const char *spec;
+    unsigned traits; /* of the spec */
     gw_comm *comm;
     gws_source *source;
     gw_layout *layout;
@@ -112,11 +112,7 @@ static bool speaks(const trial *t)
 /* New parameters, where a method looks at them, and gradients. */
 static void fill(trial *t, uint64_t s, bool gradient)
 {
-    gwi_spec spec;
-    bool looks = gwi_spec_parse(t->spec, &spec) == GW_OK &&
-                 (spec.what != GWI_WHAT_GRADIENT || spec.opt.resync > 0);
-
-    if (looks)
+    if (t->traits & GW_TRAIT_NEEDS_MODEL)
         gws_source_fill(t->source, t->source->params, s);
     if (gradient)
         gws_source_fill(t->source, t->source->grad, s);
@@ -187,13 +183,11 @@ static gw_status make_layout(trial *t)
 static void fold_memory(const trial *t)
 {
     enum { LEAST = 65536 };
-    gwi_spec spec;
+    const unsigned lists = GW_TRAIT_SPARSE | GW_TRAIT_GATHERS;
 
-    if (!t->set->folded || gwi_spec_parse(t->spec, &spec) != GW_OK)
-        return;
-    bool gathers = spec.which != GWI_WHICH_ALL && spec.which != GWI_WHICH_CHUNK &&
-                   spec.combine == GWI_COMBINE_GATHER;
-    gws_fold_begin(t->source->n * sizeof(float), gathers ? LEAST : 0);
+    if (t->set->folded)
+        gws_fold_begin(t->source->n * sizeof(float),
+                       (t->traits & lists) == lists ? LEAST : 0);
 }
 
 static gw_status begin_sequence(trial *t)
@@ -359,9 +353,12 @@ gw_status gws_trial(gws_result *result, const char *spec, const gws_settings *se
                     gw_comm *comm, gws_source *source)
 {
     trial t = {.set = set, .spec = spec, .comm = comm, .source = source};
+    gw_spec_info info = {.struct_size = sizeof info};
     gw_status st;
 
     memset(result, 0, sizeof *result);
+    GWI_TRY(gw_spec_describe(spec, &info));
+    t.traits = info.traits;
     st = prepare(&t);
     if (st == GW_OK)
         st = run_sequence(&t, 0);

@@ -57,6 +57,16 @@ def advice():
     check("pays here" in text and text.count("\n* ") == 1, text)
 
 
+def every_recipe():
+    """Without --sync: an example of each recipe that talks while it trains."""
+    rows = plan("--params", 1000, "--compute", 1, "--link", "1gbit")
+    for sync in json.loads(succeed("list", "--json").stdout)["syncs"]:
+        told = json.loads(succeed("list", sync["name"], "--json").stdout)
+        check((sync["example"] in rows) == (told["period"] > 0), f"{sync['example']}: {list(rows)}")
+    several = plan("--params", 1000, "--compute", 1, "--link", "1gbit", "--sync", "none all")
+    check(set(several) == set(rows) | {"none"}, f"none and all: {list(several)}")
+
+
 def of_a_model():
     rows = plan("--model", "softmax", "--data", "synthetic:train=400,test=50,dim=20,classes=4",
                 "--batch", 8, "--workers", 2, "--here", "--link", "1mbit")
@@ -77,6 +87,7 @@ def wrong_use():
 slow_network()
 parts_add_up()
 advice()
+every_recipe()
 of_a_model()
 wrong_use()
 finish()

@@ -100,10 +100,8 @@ def test_every_recipe():
     """All of them, folded and not: none makes NaN, and sizes do not depend on it."""
     listed = json.loads(subprocess.run([GRADWIRE, "list", "--json"], check=True,
                                        capture_output=True, text=True).stdout)
-    value = {"topk": ":0.01", "gtopk": ":0.01", "drop": ":0.99", "qsgd": ":4",
-             "local": ":2", "spa": ":2", "pqasgd": ":2,4"}
-    syncs = " ".join(s["name"] + value.get(s["name"], "") for s in listed["syncs"])
-    args = ("--sync", syncs, "--workers", "5", "--params", "9000")
+    syncs = " ".join(s["example"] for s in listed["syncs"])
+    args = ("--sync", syncs, "--workers", "5", "--params", "9000", "--steps", "8")
     apart, folded = (points(*args, "--fold", fold) for fold in ("off", "on"))
     check(len(apart) == len(listed["syncs"]) == len(folded), "a recipe is missing")
     for a, f in zip(apart, folded):

@@ -169,6 +169,39 @@ def help_is_there():
     text = run("list").stdout.decode()
     check(all(m["name"] in text for m in listed["models"]), "list differs from its JSON")
     check(run("list", "--json").returncode == 0, "list --json")
+    one_method(listed["syncs"])
+    hints()
+
+
+def hints():
+    """Momentum is warned of where a method acts like it, whatever its name."""
+    for sync, hinted in [("gtopk:0.1", True), ("drop:0.9+q:4", True), ("topk:1", False),
+                         ("topk:0.1,residual=off", False), ("gtopk:0.1+momentum:0.9", False),
+                         ("dense", False), ("local:4", False)]:
+        with tempfile.TemporaryDirectory() as directory:
+            r = run("train", *SMALL, "--steps", "2", "--sync", sync, "--out", directory + "/run")
+        check((b"overshoots" in r.stderr) == hinted, f"{sync}: {r.stderr!r}")
+
+
+def one_method(syncs):
+    """Everything about each sync, by its name and by 'help'; names that are none."""
+    for sync in syncs:
+        told = json.loads(run("list", sync["name"], "--json").stdout)
+        check(told["spec"] == sync["example"] and told["traits"], f"list {sync['name']}: {told}")
+        stage, = told["stages"]
+        check(stage["name"] == sync["name"] and stage["sends"] and stage["expect"], f"{stage}")
+        text = run("list", sync["name"]).stdout.decode()
+        for key in stage["keys"]:
+            check(key["required"] == (key["default"] is None), f"{key}")
+            check(key["meaning"] in text and key["range"] in text, f"{sync['name']}: {key}")
+        check(run("help", sync["name"]).stdout.decode() == text, f"help {sync['name']}")
+    text = run("list", "local:16+gtopk:0.01+q:4").stdout.decode()
+    check(all(word in text for word in ("every=", "putback=keep", "bucket=512", "8 bytes")), text)
+    check("norm=max" in run("list", "q").stdout.decode(), "a stage that refines")
+    expect_error(2, ["'gtopkk'", "did you mean 'gtopk'"], "list", "gtopkk")
+    expect_error(2, ["'0'", "a count of steps"], "list", "local:0")
+    expect_error(2, ["one name at a time"], "list", "topk", "gtopk")
+    expect_error(2, ["'gtopkk'", "did you mean gtopk"], "help", "gtopkk")
 
 
 def a_run_is_written(tmp):
