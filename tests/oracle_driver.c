@@ -4,6 +4,7 @@
  * what came out, for tests/test_oracle.py to compare with slow simulations.
  *
  *     oracle_driver SPEC WORKERS STEPS SEED OUT [MODEL] [WORD...]
+ *     oracle_driver recipes                     prints their names
  *
  * MODEL is small, tiny or large. Words change the gradients: "grid" rounds them to
  * eighths, so that magnitudes tie and sums are exact; "fixed" repeats those of step
@@ -307,11 +308,23 @@ static int run(job *j, const char *path)
     return 0;
 }
 
+static void print_recipes(void)
+{
+    const char *name;
+
+    for (size_t i = 0; (name = gw_recipe_name(i)) != NULL; i++)
+        puts(name);
+}
+
 int main(int argc, char **argv)
 {
     job j = {0};
     int status = BAD_USAGE;
 
+    if (argc == 2 && strcmp(argv[1], "recipes") == 0) {
+        print_recipes();
+        return 0;
+    }
     if (parse(&j, argc, argv))
         status = run(&j, argv[5]);
     else
