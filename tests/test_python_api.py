@@ -14,7 +14,7 @@ skip_without("numpy")
 import numpy as np
 
 import gradwire
-from gradwire import _api
+from gradwire import _api, spec
 from support_threads import averages, on_threads, values
 
 SOURCE = os.environ["GRADWIRE_SOURCE"]
@@ -26,7 +26,8 @@ HEADER = os.path.join(SOURCE, "include", "gradwire.h")
 
 def constants():
     """C's name of each number in _api."""
-    prefixes = ("OK", "PENDING", "SKIPPED", "ERR_", "SPAWN_", "NONFINITE_")
+    prefixes = ("OK", "PENDING", "SKIPPED", "ERR_", "SPAWN_", "NONFINITE_", "TRAIT_",
+                "STAGES_")
     return {f"GW_{name}": value for name, value in vars(_api).items()
             if name.startswith(prefixes) and isinstance(value, int)}
 
@@ -76,7 +77,10 @@ def test_numbers_and_structs():
     for struct, kind in _api.STRUCTS.items():
         assert c[struct] == (ctypes.sizeof(kind),), struct
     statuses = re.findall(r"X\((GW_\w+), (-?\d+)", header_text())
-    assert {n: int(v) for n, v in statuses}.items() <= constants().items(), statuses
+    traits = [pair for pair in statuses if pair[0].startswith("GW_TRAIT_")]
+    values = {**{n: int(v) for n, v in statuses}, **{n: 1 << int(v) for n, v in traits}}
+    assert len(traits) > 10 and values.items() <= constants().items(), statuses
+    assert set(spec.TRAITS) == {n[len("GW_TRAIT_"):].lower() for n, _ in traits}, spec.TRAITS
 
 
 def kind_of(declaration):
@@ -247,6 +251,29 @@ def test_errors():
     raises(ValueError, "is not host:port", lambda: gradwire.rendezvous(0, 1, "here"))
     assert "gtopk" in gradwire.check_spec("gtopk:0.1")
     assert gradwire.needs_optimizer("local:4") and not gradwire.needs_optimizer("dense")
+
+
+def test_describe():
+    """What the library tells about specs, and the same about every recipe."""
+    d = gradwire.describe("gtopk:0.01+q:4")
+    assert d.sparse and d.coded and d.residual and d.like_momentum and d.keeps_equal, d
+    assert not d.needs_model and not d.gathers and d.bytes_per_param == 4 and d.period == 1, d
+    assert [s.name for s in d.stages] == ["gtopk", "q"] and not d.stages[1].recipe
+    density = d.stages[0].keys[0]
+    assert density.name == "density" and density.required and "at most 1" in density.range
+    bucket, = (k for k in d.stages[1].keys if k.name == "bucket")
+    assert bucket.fallback == "512" and not bucket.required and "norm" in bucket.meaning
+    assert gradwire.describe("local:grow,grow=3").growth == 3
+    assert gradwire.describe("a2sgd").drifts and not gradwire.describe("a2sgd:resync=9").drifts
+    names, examples = [name for name, _ in gradwire.recipes()], gradwire.examples()
+    assert len(names) == len(examples) > 10
+    for name, example in zip(names, examples):
+        stage, = gradwire.describe(example).stages
+        assert stage == gradwire.describe_stage(name) and stage.example == example, stage
+        assert stage.recipe and stage.summary and stage.cost and stage.expect, stage
+    raises(gradwire.SpecError, "did you mean 'gtopk'", lambda: gradwire.describe("gtopkk:1"))
+    raises(gradwire.SpecError, "did you mean 'gtopk'", lambda: gradwire.describe_stage("gtopkk"))
+    raises(TypeError, "a spec is text", lambda: gradwire.describe(3))
 
 
 def test_library_not_found():

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._api import isa, recipes, version
+from ._api import examples, isa, recipes, version
 from .comm import Comm, LocalGroup
 from .connect import connect, rendezvous
 from .errors import (DataError, DifferError, GradwireError, MismatchError,
                      NonFiniteError, PeerError, SpecError)
-from .spec import check_spec, needs_optimizer
+from .spec import Description, check_spec, describe, describe_stage, needs_optimizer
 from .sync import Sync
 
 if TYPE_CHECKING:
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 __version__ = version()
 
 __all__ = [
-    "Comm", "DataError", "DifferError", "GradwireError", "Handle", "LocalGroup",
+    "Comm", "DataError", "Description", "DifferError", "GradwireError", "Handle", "LocalGroup",
     "MismatchError", "NonFiniteError", "PeerError", "SpecError", "Sync", "attach", "check_spec",
-    "connect", "isa", "needs_optimizer", "recipes", "rendezvous", "version",
+    "connect", "describe", "describe_stage", "examples", "isa", "needs_optimizer", "recipes",
+    "rendezvous", "version",
 ]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import (POINTER, Structure, c_char_p, c_double, c_float, c_int, c_size_t,
-                    c_uint64, c_void_p)
+                    c_uint, c_uint64, c_void_p)
 from typing import Dict, List, Tuple, Type
 
 from . import errors
@@ -20,6 +20,16 @@ ERR_PEER, ERR_TIMEOUT, ERR_SYSTEM, ERR_NUMBER, ERR_MISMATCH = -6, -7, -8, -9, -1
 ERR_ABSENT, ERR_STOPPED, ERR_DIFFER = -11, -12, -13
 SPAWN_PROCESSES, SPAWN_THREADS = 0, 1
 NONFINITE_STOP, NONFINITE_SKIP, NONFINITE_IGNORE, NONFINITE_END = 0, 1, 2, 3
+# Bits of gw_trait, and the longest spec.
+TRAIT_SENDS_GRADIENTS, TRAIT_SENDS_MODELS = 1 << 0, 1 << 1
+TRAIT_SENDS_CHANGES, TRAIT_KEEPS_EQUAL = 1 << 2, 1 << 3
+TRAIT_MEETS, TRAIT_DRIFTS = 1 << 4, 1 << 5
+TRAIT_SPARSE, TRAIT_SAME_COORDINATES = 1 << 6, 1 << 7
+TRAIT_CODED, TRAIT_GATHERS = 1 << 8, 1 << 9
+TRAIT_OVERLAPS, TRAIT_NEEDS_MODEL = 1 << 10, 1 << 11
+TRAIT_RESIDUAL, TRAIT_LIKE_MOMENTUM = 1 << 12, 1 << 13
+TRAIT_ENDS_AVERAGED, TRAIT_POLYAK = 1 << 14, 1 << 15
+STAGES_MAX = 15
 
 NONFINITE: Dict[str, int] = {
     "stop": NONFINITE_STOP, "skip": NONFINITE_SKIP, "ignore": NONFINITE_IGNORE}
@@ -63,11 +73,29 @@ class Stats(Structure):
                 ("lost_mass", c_double), ("applied_mass", c_double)]
 
 
+class SpecInfo(Structure):
+    _fields_ = [("struct_size", c_size_t), ("traits", c_uint), ("bytes_per_param", c_double),
+                ("period", c_uint64), ("growth", c_double),
+                ("stages", c_char_p * (STAGES_MAX + 1))]
+
+
+class StageInfo(Structure):
+    _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("summary", c_char_p),
+                ("example", c_char_p), ("cost", c_char_p), ("expect", c_char_p),
+                ("keys", c_size_t), ("recipe", c_int)]
+
+
+class KeyInfo(Structure):
+    _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("fallback", c_char_p),
+                ("range", c_char_p), ("meaning", c_char_p)]
+
+
 # C's name of each struct above.
 STRUCTS: Dict[str, Type[Structure]] = {
     "gw_comm_options": CommOptions, "gw_local_options": LocalOptions,
     "gw_traffic": Traffic, "gw_tensor": Tensor, "gw_sync_options": SyncOptions,
-    "gw_piece": Piece,
+    "gw_piece": Piece, "gw_spec_info": SpecInfo, "gw_stage_info": StageInfo,
+    "gw_key_info": KeyInfo,
     "gw_stats": Stats}
 
 _floats = c_void_p
@@ -103,6 +131,10 @@ FUNCTIONS: Dict[str, Tuple] = {
     "gw_spec_check": (c_int, c_char_p, c_char_p, c_size_t),
     "gw_recipe_name": (c_char_p, c_size_t),
     "gw_recipe_summary": (c_char_p, c_size_t),
+    "gw_recipe_example": (c_char_p, c_size_t),
+    "gw_spec_describe": (c_int, c_char_p, POINTER(SpecInfo)),
+    "gw_stage_describe": (c_int, c_char_p, POINTER(StageInfo)),
+    "gw_key_describe": (c_int, c_char_p, c_size_t, POINTER(KeyInfo)),
     "gw_sync_start": (c_int, c_void_p, _floats),
     "gw_sync_gradient": (c_int, c_void_p, _floats),
     "gw_sync_gradient_pieces": (c_int, c_void_p, POINTER(Piece), c_size_t),
@@ -171,3 +203,8 @@ def recipes() -> List[Tuple[str, str]]:
         i = len(found)
         found.append((lib.gw_recipe_name(i).decode(), lib.gw_recipe_summary(i).decode()))
     return found
+
+
+def examples() -> List[str]:
+    """The shortest spec that uses each recipe, in the order of recipes()."""
+    return [lib.gw_recipe_example(i).decode() for i in range(len(recipes()))]

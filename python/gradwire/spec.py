@@ -1,25 +1,92 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions about a spec that need no workers."""
+"""Questions about a spec that need no workers. The library answers them: nothing here
+knows a method by name."""
 from __future__ import annotations
 
 import ctypes
-import re
+from dataclasses import dataclass
+from typing import Optional, Tuple
 
-from ._api import check, lib
+from . import _api
+from ._api import KeyInfo, SpecInfo, StageInfo, check, lib
 from .errors import SpecError
 
-# Recipes that exchange models, after the optimizer's step.
-MODEL_RECIPES = frozenset({"local", "oneshot", "spa", "pqasgd"})
-# Those that keep what they do not send of a gradient.
-DELAYING_RECIPES = frozenset({"topk", "gtopk", "drop"})
+
+@dataclass(frozen=True)
+class Key:
+    """A setting of a stage; fallback is None where a value must be given."""
+    name: str
+    fallback: Optional[str]
+    range: str
+    meaning: str
+
+    @property
+    def required(self) -> bool:
+        return self.fallback is None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A recipe, or what refines one. In cost, P is the number of workers and n that of
+    parameters."""
+    name: str
+    summary: str
+    example: str
+    cost: str
+    expect: Optional[str]
+    recipe: bool
+    keys: Tuple[Key, ...]
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a spec does; include/gradwire.h says more about each field. The flags are
+    GW_TRAIT_... of the same names."""
+    spec: str
+    stages: Tuple[Stage, ...]
+    bytes_per_param: float  # kept from step to step
+    period: int  # steps between exchanges, 0: none before finish()
+    growth: float  # of growing periods, otherwise 0
+    sends_gradients: bool
+    sends_models: bool
+    sends_changes: bool
+    keeps_equal: bool
+    meets: bool
+    drifts: bool
+    sparse: bool
+    same_coordinates: bool
+    coded: bool
+    gathers: bool
+    overlaps: bool
+    needs_model: bool
+    residual: bool
+    like_momentum: bool
+    ends_averaged: bool
+    polyak: bool
+
+
+TRAITS = {name[len("TRAIT_"):].lower(): bit for name, bit in vars(_api).items()
+          if name.startswith("TRAIT_")}
+
+
+def _encoded(text: str) -> bytes:
+    if not isinstance(text, str):
+        raise TypeError(f"a spec is text such as 'gtopk:0.001', not {type(text).__name__}")
+    return text.encode()
+
+
+def _text(text: Optional[bytes]) -> str:
+    return "" if text is None else text.decode()
+
+
+def _or_none(text: Optional[bytes]) -> Optional[str]:
+    return None if text is None else text.decode()
 
 
 def check_spec(spec: str) -> str:
     """The spec with every default written out; SpecError says which word is wrong."""
-    if not isinstance(spec, str):
-        raise TypeError(f"a spec is text such as 'gtopk:0.001', not {type(spec).__name__}")
     canonical = ctypes.create_string_buffer(256)
-    check(lib.gw_spec_check(spec.encode(), canonical, len(canonical)))
+    check(lib.gw_spec_check(_encoded(spec), canonical, len(canonical)))
     return canonical.value.decode()
 
 
@@ -31,18 +98,32 @@ def is_spec(spec: str) -> bool:
     return True
 
 
+def _key(stage: bytes, i: int) -> Key:
+    info = KeyInfo(struct_size=ctypes.sizeof(KeyInfo))
+    check(lib.gw_key_describe(stage, i, info))
+    return Key(_text(info.name), _or_none(info.fallback), _text(info.range),
+               _text(info.meaning))
+
+
+def describe_stage(name: str) -> Stage:
+    """All about the stage of that name; SpecError says which name was probably meant."""
+    info = StageInfo(struct_size=ctypes.sizeof(StageInfo))
+    check(lib.gw_stage_describe(_encoded(name), info))
+    return Stage(_text(info.name), _text(info.summary), _text(info.example),
+                 _text(info.cost), _or_none(info.expect), bool(info.recipe),
+                 tuple(_key(info.name, i) for i in range(info.keys)))
+
+
+def describe(spec: str) -> Description:
+    """What a spec does, costs and keeps; SpecError says which word is wrong."""
+    info = SpecInfo(struct_size=ctypes.sizeof(SpecInfo))
+    check(lib.gw_spec_describe(_encoded(spec), info))
+    stages = tuple(describe_stage(_text(name)) for name in info.stages if name is not None)
+    traits = {name: bool(info.traits & bit) for name, bit in TRAITS.items()}
+    return Description(spec=spec, stages=stages, bytes_per_param=info.bytes_per_param,
+                       period=info.period, growth=info.growth, **traits)
+
+
 def needs_optimizer(spec: str) -> bool:
     """Whether models are exchanged, for which the optimizer's step must be known."""
-    canonical = check_spec(spec)
-    name = re.split("[:+,]", canonical, maxsplit=1)[0]
-    resync = re.search(r"resync=(\d+)", canonical)
-    return name in MODEL_RECIPES or (resync is not None and int(resync.group(1)) > 0)
-
-
-def delays(canonical: str) -> bool:
-    """Whether entries of a gradient may be sent many steps after they arose, and the spec
-    has no momentum of its own that knows of it."""
-    first = canonical.split("+")[0]
-    name, _, settings = first.partition(":")
-    everything = {"density=1", "rate=0", "residual=off"} & set(settings.split(","))
-    return name in DELAYING_RECIPES and not everything and "+momentum:" not in canonical
+    return describe(spec).needs_model

@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .agreement import Agreement
 from .connect import connect
 from .exchange import Exchange
-from .spec import check_spec, delays, is_spec, needs_optimizer
+from .spec import check_spec, describe, is_spec, needs_optimizer
 from .sync import Sync
 
 
@@ -206,8 +206,8 @@ def attach(model: DistributedDataParallel, spec: str,
     """Makes `model` exchange gradients, or models, as `spec` says. All workers of its
     process group call it together, before the first step.
 
-    optimizer  needed by recipes that exchange models (local, oneshot, spa, pqasgd,
-               a2sgd with resync), whose step is wrapped, and by nonfinite="skip"
+    optimizer  needed by specs that exchange models (gradwire.needs_optimizer() says
+               which), whose step is wrapped, and by nonfinite="skip"
     nonfinite  what to do about NaN or infinity in a gradient: "stop" raises on every
                worker; "skip" leaves out the step on every worker; "ignore" does not look
     seed       of stochastic rounding, the same on every worker
@@ -241,7 +241,7 @@ def attach(model: DistributedDataParallel, spec: str,
         comm.close()
         raise
     if comm.rank == 0:
-        _warn_of_momentum(canonical, spec, optimizer)
+        _warn_of_momentum(spec, optimizer)
     wrapped = None if optimizer is None else _Optimizer(optimizer, exchange)
     handle = Handle(model, sync, exchange, wrapped)
     _switches[model].handle = handle
@@ -249,11 +249,11 @@ def attach(model: DistributedDataParallel, spec: str,
     return handle
 
 
-def _warn_of_momentum(canonical: str, spec: str,
-                      optimizer: Optional[torch.optim.Optimizer]) -> None:
+def _warn_of_momentum(spec: str, optimizer: Optional[torch.optim.Optimizer]) -> None:
     """Sparse methods send entries late, which acts like momentum; more on top of it
     spoils them."""
-    groups = [] if optimizer is None or not delays(canonical) else optimizer.param_groups
+    late = optimizer is not None and describe(spec).like_momentum
+    groups = optimizer.param_groups if late else []  # type: ignore[union-attr]
     momentum = max((float(g.get("momentum", 0)) for g in groups), default=0.0)
     if momentum != 0:
         what, instead = f"momentum {momentum:g}", "momentum 0"
