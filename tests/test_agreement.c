@@ -88,13 +88,16 @@ static void test_who_differs_is_named(void **state)
 
 static void test_where_it_fits(void **state)
 {
-    static const char *const refused[] = {
-        "none+check:5", "a2sgd+check:5", "spa:3+check:5", "oneshot+check:5", "check:5"};
+    static const char *const refused[] = {"none+check:5", "a2sgd+check:5", "check:5"};
+    static const char *const taken[] = {"spa:3+check:0", "oneshot+check:0",
+                                        "a2sgd:resync=2+check:4"};
     char text[256];
 
     (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         assert_int_equal(gw_spec_check(refused[i], NULL, 0), GW_ERR_SPEC);
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        assert_int_equal(gw_spec_check(taken[i], NULL, 0), GW_OK);
     assert_int_equal(gw_spec_check("qsgd:4+check:9", text, sizeof text), GW_OK);
     assert_non_null(strstr(text, "+check:every=9"));
     assert_int_equal(gw_spec_check("qsgd:4", text, sizeof text), GW_OK);

@@ -330,11 +330,11 @@ static gw_status check_pair(const gwi_stage *a, const gwi_stage *b)
     return GW_OK;
 }
 
-/* Whether there are steps after which all workers have the same model. */
+/* Whether all workers have the same model at some time, be it the end. */
 static bool ever_equal(const gwi_spec *spec)
 {
-    return (spec->when == GWI_WHEN_EVERY || spec->when == GWI_WHEN_GROW) &&
-           spec->which != GWI_WHICH_CHUNK && spec->how != GWI_HOW_MEANS;
+    return spec->when != GWI_WHEN_NEVER &&
+           (spec->how != GWI_HOW_MEANS || spec->opt.resync > 0);
 }
 
 /* What a stage needs from the spec as a whole. */
@@ -362,7 +362,7 @@ static gw_status check_needs(const gwi_spec *spec, const gwi_stage *stage)
                        stage->name);
     if (stage->role == GWI_ROLE_CHECK && !ever_equal(spec))
         return gw_fail(GW_ERR_SPEC,
-                       "'%s' does not fit '%s', whose workers' models differ",
+                       "'%s' does not fit '%s', whose workers' models never meet",
                        stage->name, spec->stages[0]->name);
     return GW_OK;
 }
