@@ -73,8 +73,8 @@ typedef struct gwi_options {
 } gwi_options;
 
 /* Steps between comparisons of the models where nothing is said. A comparison costs one
- * pass over the model and 2 log2 P short messages: 0.3 ms where a step takes 1.7 ms
- * (docs/methods.md), so 0.02 % of 1000 steps. */
+ * pass over the model and two short messages to each other worker: 0.3 ms where a step
+ * takes 1.7 ms (docs/methods.md), so 0.02 % of 1000 steps. */
 enum { GWI_CHECK_EVERY = 1000 };
 
 enum { GWI_MAX_STAGES = 5 };

@@ -376,8 +376,8 @@ static const gwi_stage table[] = {
     {.name = "check",
      .summary = "how often workers compare their models, 1000 steps if not given",
      .example = "check:1000",
-     .cost = "2 log2 P short messages for each comparison",
-     .expect = "fits behind everything after whose steps models are equal",
+     .cost = "4 bytes to each other worker for each comparison, and their check",
+     .expect = "fits behind all methods whose models ever meet; costs next to nothing",
      .role = GWI_ROLE_CHECK,
      .keys = KEYS(&check_every)},
 };
