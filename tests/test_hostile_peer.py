@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import unicodedata
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "hostile"))
@@ -28,6 +29,8 @@ import mutations  # noqa: E402
 from mutations import AGREE  # noqa: E402
 
 SEED = int(os.environ.get("GW_TEST_SEED", str(time.time_ns() % 1000000)))
+# They turn the direction of writing.
+TURNS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 ONLY = os.environ.get("GW_HOSTILE_CASE")
 BUILD = os.environ["GRADWIRE_BUILD"]
 with open(os.path.join(BUILD, "libgradwire.so"), "rb") as library:
@@ -262,7 +265,10 @@ def describe(case):
 
 
 def judge_text(case, rank, text):
-    ok = text.isprintable() and len(text) < 1000
+    """One line that a terminal shows and does not obey; characters for private use, which it
+    may not know, are none of our business."""
+    ok = len(text) < 1000 and not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")
+                                      or c in TURNS for c in text)
     if not ok:
         fail(f"{describe(case)}: worker {rank} says {text!r}, which is not a line")
 
@@ -335,6 +341,10 @@ def run_undisturbed(slot, job, name):
 
 def run_case(work, slot, case, right):
     came, did = slot.run(case)
+    if not did["done"] and any(c[0] == "failed" for c in came.values()):
+        # The machine is so busy that workers ran out of time before the misdeed.
+        counts["again"] += 1
+        came, did = slot.run(dict(case, limit=10 * LIMIT))
     judge(case, came, right)
     counts["hit"] += did["done"]
     counts[case["family"]] += did["done"]
