@@ -157,8 +157,7 @@ class Link:
         except BlockingIOError:
             pass
         except OSError:
-            self._to_worker.clear()
-            self.within = False
+            self._to_worker.clear()  # what the worker said last is still to be read
 
     # ---- acts ------------------------------------------------------------------
 
