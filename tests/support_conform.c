@@ -106,7 +106,7 @@ static gw_status check_conserved(gw_comm *c, const gw_sync *s, const float *befo
 
     memcpy(in, before, N * sizeof *in);
     for (size_t i = 0; i < N; i++)
-        out[i] = s->residual[i] + after[i];
+        out[i] = s->kept[GWI_RESIDUAL][i] + after[i];
     st = gw_allreduce(c, sums, 2 * N);
     for (size_t i = 0; st == GW_OK && i < N; i++)
         if (fabsf(in[i] - out[i]) > 1e-4f * (1 + fabsf(in[i])))
@@ -120,12 +120,12 @@ static gw_status check_conserved(gw_comm *c, const gw_sync *s, const float *befo
 /* In a step that is skipped; and in one that is not. */
 static bool conserves_skipped(const gw_sync *s)
 {
-    return s->residual != NULL && s->velocity == NULL;
+    return s->kept[GWI_RESIDUAL] != NULL && s->kept[GWI_VELOCITY] == NULL;
 }
 
 static bool conserves(const gw_sync *s)
 {
-    return conserves_skipped(s) && s->spec.opt.putback == GWI_PUTBACK_KEEP;
+    return conserves_skipped(s) && strstr(s->text, "putback=paper") == NULL;
 }
 
 /* ---- one step, with all that is checked in it --------------------------- */
@@ -175,11 +175,11 @@ static gw_status check_skipped(gw_comm *c, const gw_sync *s, float *before,
 static gw_status exchange_checked(gw_comm *c, gw_sync *s, float *g, const job *j)
 {
     float *before = calloc(2 * N, sizeof *before), *residual = before + N;
-    bool gradient = s->spec.what == GWI_WHAT_GRADIENT;
+    bool gradient = s->spec.subject == GWI_GRADIENT;
     gw_status st;
 
-    if (s->residual != NULL)
-        memcpy(residual, s->residual, N * sizeof *residual);
+    if (s->kept[GWI_RESIDUAL] != NULL)
+        memcpy(residual, s->kept[GWI_RESIDUAL], N * sizeof *residual);
     for (size_t i = 0; i < N; i++)
         before[i] = g[i] + residual[i];
     st = feed(s, g, j);
@@ -196,7 +196,7 @@ static gw_status exchange_checked(gw_comm *c, gw_sync *s, float *g, const job *j
  * change of the reference comes out. */
 static gw_status model_checked(gw_comm *c, gw_sync *s, float *x)
 {
-    bool check = conserves(s) && s->reference != NULL && s->now.model;
+    bool check = conserves(s) && s->kept[GWI_REFERENCE] != NULL && s->now.model;
     float *before, *old;
     gw_status st;
 
@@ -204,9 +204,9 @@ static gw_status model_checked(gw_comm *c, gw_sync *s, float *x)
         return gw_sync_model(s, gw_sync_model_due(s) ? x : NULL);
     before = malloc(2 * N * sizeof *before);
     old = before + N;
-    memcpy(old, s->reference, N * sizeof *old);
+    memcpy(old, s->kept[GWI_REFERENCE], N * sizeof *old);
     for (size_t i = 0; i < N; i++)
-        before[i] = x[i] - old[i] + s->residual[i];
+        before[i] = x[i] - old[i] + s->kept[GWI_RESIDUAL][i];
     st = gw_sync_model(s, x);
     for (size_t i = 0; i < N; i++)
         old[i] = x[i] - old[i];

@@ -82,8 +82,10 @@ static gw_status compare(const char *spec, const gw_sync *s, const seen *seen)
 {
     gw_spec_info info = info_of(spec);
     unsigned t = info.traits;
-    int vectors = (s->residual != NULL) + (s->velocity != NULL) +
-                  (s->reference != NULL) + (s->mean != NULL);
+    int vectors = 0;
+
+    for (int tag = 0; tag < GWI_TAGS; tag++)
+        vectors += s->kept[tag] != NULL;
 
 #define SAME(trait, fact) \
     REQUIRE(!(t & (trait)) == !(fact), "%s: %s", spec, gw_trait_text(trait))
@@ -91,8 +93,8 @@ static gw_status compare(const char *spec, const gw_sync *s, const seen *seen)
     SAME(GW_TRAIT_KEEPS_EQUAL, gw_sync_keeps_equal(s));
     SAME(GW_TRAIT_MEETS, seen->equal > 0 && !gw_sync_keeps_equal(s));
     SAME(GW_TRAIT_OVERLAPS, gw_sync_overlaps(s));
-    SAME(GW_TRAIT_RESIDUAL, s->residual != NULL);
-    SAME(GW_TRAIT_POLYAK, s->mean != NULL);
+    SAME(GW_TRAIT_RESIDUAL, s->kept[GWI_RESIDUAL] != NULL);
+    SAME(GW_TRAIT_POLYAK, s->kept[GWI_MEAN] != NULL);
 #undef SAME
     /* Models that are averaged in every step are equal as well. */
     REQUIRE(!(t & GW_TRAIT_KEEPS_EQUAL) || seen->equal == STEPS, "%s: models differ",

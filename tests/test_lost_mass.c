@@ -124,7 +124,7 @@ static gw_status check_conserved(const crew *c, const double *brought, const flo
 {
     int p = gw_comm_workers(c->comm);
 
-    PASS_ON(gather(c, c->sync->residual));
+    PASS_ON(gather(c, c->sync->kept[GWI_RESIDUAL]));
     for (int i = 0; i < N; i++) {
         double out = (double)p * (double)u[i] + c->tree->gone[i];
         for (int w = 0; w < p; w++)
@@ -143,7 +143,7 @@ static gw_status step(crew *c, int t)
 
     make_gradient(g, rank, t);
     for (int i = 0; i < N; i++)
-        a[i] = c->sync->residual[i] + g[i];
+        a[i] = c->sync->kept[GWI_RESIDUAL][i] + g[i];
     PASS_ON(gather(c, a));
     for (int i = 0; i < p * N; i++)
         brought[i % N] += (double)c->all[i];
@@ -273,13 +273,13 @@ static gw_status coded_step(crew *c, int t, const char *spec)
 
     make_gradient(g, gw_comm_rank(c->comm), t);
     for (int i = 0; i < N; i++)
-        a[i] = c->sync->residual[i] + g[i];
+        a[i] = c->sync->kept[GWI_RESIDUAL][i] + g[i];
     PASS_ON(gather(c, a));
     for (int i = 0; i < p * N; i++)
         brought[i % N] += (double)c->all[i];
     PASS_ON(gw_sync_gradient(c->sync, g));
     PASS_ON(gw_sync_model(c->sync, g));
-    PASS_ON(gather(c, c->sync->residual));
+    PASS_ON(gather(c, c->sync->kept[GWI_RESIDUAL]));
     for (int i = 0; i < N; i++) {
         double out = (double)p * (double)g[i];
         if (p > 2 && g[i] != 0.0f)

@@ -97,7 +97,7 @@ static gw_status check_balance(const scene *s, gw_comm *c, const gw_sync *sync,
 
     for (size_t i = 0; i < N; i++) {
         sums[i] = in[i];
-        sums[N + i] = sync->residual[i] + out[i];
+        sums[N + i] = sync->kept[GWI_RESIDUAL][i] + out[i];
     }
     st = gw_allreduce(c, sums, 2 * N);
     for (size_t i = 0; st == GW_OK && i < N; i++)
@@ -105,9 +105,9 @@ static gw_status check_balance(const scene *s, gw_comm *c, const gw_sync *sync,
             st =
                 gw_fail(GW_ERR_DATA, "%s: %g went in and %g came out of coordinate %zu",
                         s->spec, (double)sums[i], (double)sums[N + i], i);
-        else if (fabsf(sync->residual[i]) > s->most)
+        else if (fabsf(sync->kept[GWI_RESIDUAL][i]) > s->most)
             st = gw_fail(GW_ERR_DATA, "%s: %g waits in coordinate %zu", s->spec,
-                         (double)sync->residual[i], i);
+                         (double)sync->kept[GWI_RESIDUAL][i], i);
     free(sums);
     return st;
 }
@@ -466,7 +466,8 @@ static void test_empty_lists(void **state)
     gw_tensor tensor = {.name = "t", .rows = 10, .cols = 10};
     const char *const specs[] = {"topk:0.1+1bit", "topk:0.1+1bit:centre=column"};
     const gwi_occasion at = {.step = 5};
-    gwi_coder coder[2];
+    gwi_coding coding[2];
+    gwi_spec spec[2];
     gw_layout *layout;
     uint8_t msg[256];
     size_t len;
@@ -474,22 +475,22 @@ static void test_empty_lists(void **state)
     (void)state;
     assert_run_ok(gw_layout_new(&layout, &tensor, 1));
     for (int i = 0; i < 2; i++) {
-        gwi_spec spec;
-        assert_run_ok(gwi_spec_parse(specs[i], &spec));
-        assert_run_ok(gwi_coder_init(&coder[i], &spec, layout, true, 10));
+        assert_run_ok(gwi_spec_parse(specs[i], &spec[i]));
+        assert_run_ok(gwi_coding_init(&coding[i], &spec[i], layout, true, 10));
     }
     for (int i = 0; i < 4; i++) {
         uint32_t index[10];
         float value[10];
         gwi_list list = {index, value, 0, 10};
-        assert_run_ok(
-            gwi_coder_put_list(&coder[i / 2], &list, 100, &at, msg, sizeof msg, &len));
+        assert_run_ok(gwi_coding_put_list(&coding[i / 2], &list, 100, &at, msg,
+                                          sizeof msg, &len));
         list.n = 7;
-        assert_run_ok(gwi_coder_get_list(&coder[i % 2], msg, len, 100, at.step, &list));
+        assert_run_ok(
+            gwi_coding_get_list(&coding[i % 2], msg, len, 100, at.step, &list));
         assert_int_equal(list.n, 0);
     }
-    gwi_coder_fini(&coder[0]);
-    gwi_coder_fini(&coder[1]);
+    gwi_coding_fini(&coding[0]);
+    gwi_coding_fini(&coding[1]);
     gw_layout_free(layout);
 }
 

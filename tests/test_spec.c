@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sync/spec.h"
+#include "sync/parts.h"
 
 static void test_canonical(void **state)
 {
@@ -198,20 +198,19 @@ static void test_answers(void **state)
 
     (void)state;
     assert_run_ok(gwi_spec_parse("local:16+gtopk:0.01+q:4", &spec));
-    assert_int_equal(spec.what, GWI_WHAT_CHANGE);
-    assert_int_equal(spec.which, GWI_WHICH_TOPK);
-    assert_int_equal(spec.how, GWI_HOW_LEVELS);
-    assert_int_equal(spec.combine, GWI_COMBINE_TREE);
-    assert_int_equal(spec.opt.every, 16);
-    assert_int_equal(spec.opt.bits, 4);
+    assert_int_equal(spec.subject, GWI_CHANGE);
+    assert_ptr_equal(gwi_selector_of(&spec), &gwi_selector_topk);
+    assert_ptr_equal(gwi_coder_of(&spec), &gwi_coder_levels);
+    assert_ptr_equal(gwi_exchange_of(&spec), &gwi_exchange_tree);
+    assert_int_equal(gwi_schedule_of(&spec)->period(&spec, 100, 4), 16);
     assert_run_ok(gwi_spec_parse("local:8", &spec));
-    assert_int_equal(spec.what, GWI_WHAT_MODEL);
+    assert_int_equal(spec.subject, GWI_MODEL);
     assert_run_ok(gwi_spec_parse("drop:0.75", &spec));
-    assert_true(spec.opt.density == 0.25);
-    assert_int_equal(spec.opt.residual, GWI_ON);
+    assert_true(gwi_selector_of(&spec)->density(&spec) == 0.25);
+    assert_true(gwi_keeps_residual(&spec));
     assert_run_ok(gwi_spec_parse("qsgd:4", &spec));
-    assert_int_equal(spec.opt.residual, GWI_OFF);
-    assert_int_equal(spec.opt.norm, GWI_NORM_MAX);
+    assert_false(gwi_keeps_residual(&spec));
+    assert_true(gwi_coder_of(&spec)->bucket(&spec) == 512);
 }
 
 /* Any text gives a status and a message, and no text a crash. */

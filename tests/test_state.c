@@ -38,7 +38,7 @@ static gw_status sum_residuals(gw_comm *c, const gw_sync *s, double *mass)
     float sum = 0;
 
     for (size_t i = 0; i < N; i++)
-        sum += s->residual[i];
+        sum += s->kept[GWI_RESIDUAL][i];
     PASS_ON(gw_allreduce(c, &sum, 1));
     *mass = (double)sum;
     return GW_OK;

@@ -23,4 +23,7 @@ bool gwi_bucket_next(const gw_layout *layout, gwi_bucket *bucket);
 gw_status gwi_average_bucket(gw_sync *sync, const gwi_bucket *bucket, float *v,
                              gwi_note *note);
 
+/* The average of v over the workers by whole buckets of tensors, as dense does it. */
+gw_status gwi_average_dense(gw_sync *sync, float *v, gwi_note *note);
+
 #endif

@@ -4,34 +4,10 @@
  * and not its name. */
 #include <string.h>
 
-#include "sync/sync.h"
+#include "sync/memories.h"
+#include "sync/schedule.h"
 
 /* ---- what a spec does ---------------------------------------------------- */
-
-static bool selects(const gwi_spec *spec)
-{
-    return spec->which == GWI_WHICH_TOPK || spec->which == GWI_WHICH_ABOVE;
-}
-
-static bool talks(const gwi_spec *spec)
-{
-    return spec->when == GWI_WHEN_EVERY || spec->when == GWI_WHEN_GROW;
-}
-
-static bool sends_models(const gwi_spec *spec)
-{
-    return spec->what != GWI_WHAT_GRADIENT && spec->when != GWI_WHEN_NEVER;
-}
-
-gwi_memories gwi_spec_memories(const gwi_spec *spec)
-{
-    return (gwi_memories){
-        .residual = gwi_exchange_for(spec)->lossy && spec->opt.residual == GWI_ON,
-        .velocity = spec->opt.momentum > 0,
-        .reference = spec->what == GWI_WHAT_CHANGE,
-        .mean = spec->opt.average == GWI_AVERAGE_POLYAK,
-    };
-}
 
 static unsigned when(bool holds, gw_trait trait)
 {
@@ -41,38 +17,39 @@ static unsigned when(bool holds, gw_trait trait)
 /* What crosses the network. */
 static unsigned traits_of_messages(const gwi_spec *spec)
 {
-    bool gradient = spec->what == GWI_WHAT_GRADIENT;
-    bool part = selects(spec) || spec->which == GWI_WHICH_CHUNK;
-    bool gathers = spec->combine == GWI_COMBINE_GATHER &&
-                   (selects(spec) || spec->opt.via == GWI_VIA_GATHER);
+    const gwi_schedule *schedule = gwi_schedule_of(spec);
+    const gwi_exchange *exchange = gwi_exchange_of(spec);
+    bool gradient = spec->subject == GWI_GRADIENT;
+    bool coded = spec->part[GWI_CODER] != &gwi_coder_f32.part || exchange->codes;
 
-    return when(talks(spec) && (gradient || spec->opt.start > 0),
+    return when(schedule->talks && (gradient || gwi_schedule_start(spec) > 0),
                 GW_TRAIT_SENDS_GRADIENTS) |
-           when(spec->what == GWI_WHAT_MODEL || spec->opt.resync > 0,
+           when(spec->subject == GWI_MODEL || gwi_resync(spec) > 0,
                 GW_TRAIT_SENDS_MODELS) |
-           when(spec->what == GWI_WHAT_CHANGE, GW_TRAIT_SENDS_CHANGES) |
-           when(part, GW_TRAIT_SPARSE) |
-           when(spec->when != GWI_WHEN_NEVER && !selects(spec),
-                GW_TRAIT_SAME_COORDINATES) |
-           when(spec->how != GWI_HOW_F32, GW_TRAIT_CODED) |
-           when(gathers, GW_TRAIT_GATHERS) |
+           when(spec->subject == GWI_CHANGE, GW_TRAIT_SENDS_CHANGES) |
+           when(gwi_leaves_out(spec), GW_TRAIT_SPARSE) |
+           when(!schedule->never && !gwi_sends_lists(spec), GW_TRAIT_SAME_COORDINATES) |
+           when(coded, GW_TRAIT_CODED) |
+           when(exchange->gathers != NULL && exchange->gathers(spec),
+                GW_TRAIT_GATHERS) |
            when(gwi_spec_is_dense(spec), GW_TRAIT_OVERLAPS);
 }
 
 /* What becomes of the models. */
 static unsigned traits_of_models(const gwi_spec *spec)
 {
-    bool same = talks(spec) && !gwi_exchange_for(spec)->differs;
-    bool repaired = spec->opt.resync > 0;
-    bool always = same && !sends_models(spec);
-    bool sometimes = (same && spec->which != GWI_WHICH_CHUNK) || repaired;
+    bool same = gwi_schedule_of(spec)->talks && !gwi_exchange_of(spec)->differs;
+    bool repaired = gwi_resync(spec) > 0;
+    bool of_models = spec->subject != GWI_GRADIENT;
+    bool always = same && !of_models;
+    bool sometimes = (same && !gwi_selector_of(spec)->of_models) || repaired;
 
     return when(always, GW_TRAIT_KEEPS_EQUAL) |
            when(sometimes && !always, GW_TRAIT_MEETS) |
            when(!same && !repaired, GW_TRAIT_DRIFTS) |
-           when(sends_models(spec) || repaired, GW_TRAIT_NEEDS_MODEL) |
-           when(sends_models(spec), GW_TRAIT_ENDS_AVERAGED) |
-           when(spec->opt.average == GWI_AVERAGE_POLYAK, GW_TRAIT_POLYAK);
+           when(of_models || repaired, GW_TRAIT_NEEDS_MODEL) |
+           when(of_models, GW_TRAIT_ENDS_AVERAGED) |
+           when(gwi_outer_of(spec)->sees(spec), GW_TRAIT_POLYAK);
 }
 
 /* Entries of a gradient that wait in a residual are sent as the sum of what they were
@@ -80,18 +57,34 @@ static unsigned traits_of_models(const gwi_spec *spec)
  * of it. A residual of rounding errors alone delays nothing. */
 static unsigned traits_of_memory(const gwi_spec *spec)
 {
-    gwi_memories keeps = gwi_spec_memories(spec);
-    bool late = keeps.residual && selects(spec) && spec->what == GWI_WHAT_GRADIENT;
+    const gwi_memory *memory = gwi_memory_of(spec);
+    bool keeps = gwi_keeps_residual(spec);
+    bool late = keeps && gwi_leaves_out(spec) && spec->subject == GWI_GRADIENT;
+    bool knows = memory->changes != NULL && memory->changes(spec);
 
-    return when(keeps.residual, GW_TRAIT_RESIDUAL) |
-           when(late && !keeps.velocity, GW_TRAIT_LIKE_MOMENTUM);
+    return when(keeps, GW_TRAIT_RESIDUAL) |
+           when(late && !knows, GW_TRAIT_LIKE_MOMENTUM);
 }
 
+/* Memories whose size depends on more than the number of parameters do not count. */
 static double bytes_per_param(const gwi_spec *spec)
 {
-    gwi_memories keeps = gwi_spec_memories(spec);
+    gwi_memory_walk walk = {0};
+    const gwi_remembered *m;
+    double bytes = 0;
 
-    return 4.0 * (keeps.residual + keeps.velocity + keeps.reference + keeps.mean);
+    while ((m = gwi_next_memory(spec, &walk)) != NULL)
+        bytes += m->floats == NULL ? 4 : 0;
+    return bytes;
+}
+
+static uint64_t period_of(const gwi_spec *spec)
+{
+    const gwi_schedule *schedule = gwi_schedule_of(spec);
+
+    if (!schedule->talks)
+        return 0;
+    return schedule->period != NULL ? schedule->period(spec, 0, 1) : 1;
 }
 
 /* ---- handing out --------------------------------------------------------- */
@@ -128,10 +121,9 @@ gw_status gw_spec_describe(const char *text, gw_spec_info *info)
     known.traits =
         traits_of_messages(&spec) | traits_of_models(&spec) | traits_of_memory(&spec);
     known.bytes_per_param = bytes_per_param(&spec);
-    known.period = spec.when == GWI_WHEN_EVERY  ? spec.opt.every
-                   : spec.when == GWI_WHEN_GROW ? 1
-                                                : 0;
-    known.growth = spec.when == GWI_WHEN_GROW ? spec.opt.grow : 0;
+    known.period = period_of(&spec);
+    if (gwi_schedule_of(&spec)->growth != NULL)
+        known.growth = gwi_schedule_of(&spec)->growth(&spec);
     for (int i = 0; i < spec.count; i++)
         known.stages[i] = spec.stages[i]->name;
     return hand_out(info, &known, sizeof known, LEAST(gw_spec_info, stages),
@@ -140,6 +132,7 @@ gw_status gw_spec_describe(const char *text, gw_spec_info *info)
 
 gw_status gw_stage_describe(const char *name, gw_stage_info *info)
 {
+    gwi_shown_key shown;
     const gwi_stage *s;
 
     if (name == NULL)
@@ -151,7 +144,7 @@ gw_status gw_stage_describe(const char *name, gw_stage_info *info)
                            .cost = s->cost,
                            .expect = s->expect,
                            .recipe = s->recipe};
-    while (s->keys[known.keys] != NULL)
+    while (gwi_stage_key(s, known.keys, &shown))
         known.keys++;
     return hand_out(info, &known, sizeof known, LEAST(gw_stage_info, recipe),
                     "gw_stage_info");
@@ -160,6 +153,7 @@ gw_status gw_stage_describe(const char *name, gw_stage_info *info)
 gw_status gw_key_describe(const char *stage, size_t i, gw_key_info *info)
 {
     gw_stage_info of = {.struct_size = sizeof of};
+    gwi_shown_key shown;
     const gwi_stage *s;
 
     GWI_TRY(gw_stage_describe(stage, &of));
@@ -167,9 +161,10 @@ gw_status gw_key_describe(const char *stage, size_t i, gw_key_info *info)
         return gw_fail(GW_ERR_ARG, "'%s' has %zu keys, there is no number %zu", stage,
                        of.keys, i);
     GWI_TRY(gwi_stage_find(stage, &s));
-    const gwi_key *key = s->keys[i];
+    gwi_stage_key(s, i, &shown);
+    const gwi_key *key = shown.key;
     gw_key_info known = {.name = key->name,
-                         .fallback = key->fallback,
+                         .fallback = shown.fallback,
                          .range = key->range != NULL ? key->range : key->words,
                          .meaning = key->meaning};
     return hand_out(info, &known, sizeof known, LEAST(gw_key_info, meaning),

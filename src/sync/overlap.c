@@ -33,7 +33,7 @@ int gw_sync_overlaps(const gw_sync *s)
 static bool piecewise(const gw_sync *s)
 {
     return s->now.gradient && (s->now.dense || gwi_spec_is_dense(&s->spec)) &&
-           s->velocity == NULL;
+           s->kept[GWI_VELOCITY] == NULL;
 }
 
 bool gwi_overlap_pending(const gw_sync *s)

@@ -7,15 +7,35 @@
 
 #include "sync/notes.h"
 
+typedef struct options {
+    uint64_t dense_below; /* tensors with fewer floats are sent whole */
+} options;
+
+static const gwi_key keys[] = {
+    {.name = "dense_below",
+     .meaning = "tensors of fewer floats are sent whole",
+     .fallback = "0",
+     .range = "a count of floats",
+     .least = 0,
+     .most = GWI_COUNT_MAX,
+     .at = offsetof(options, dense_below),
+     .value = GWI_COUNT},
+    {.name = NULL},
+};
+
+const gwi_part gwi_small_tensors = {.name = "small", .keys = keys};
+
 bool gwi_is_small(const gw_sync *s, const gw_tensor *t)
 {
-    return t->rows * t->cols < s->spec.opt.dense_below;
+    const options *opt = gwi_options_of(&s->spec, GWI_SMALL);
+
+    return t->rows * t->cols < opt->dense_below;
 }
 
 /* Methods that send all of it whole do not send some of it apart: they are dense. */
 gw_status gwi_small_init(gw_sync *s)
 {
-    if (!s->exchange->lossy)
+    if (!gwi_loses(&s->spec))
         return GW_OK;
     for (size_t i = 0; i < s->layout->count; i++)
         if (gwi_is_small(s, &s->layout->tensors[i]))

@@ -9,48 +9,41 @@
  *
  * Numbers are 8 bytes, little-endian, the masses f64; vectors are f32. The check is
  * FNV-1a of all before it. */
-#include "sync/notes.h"
-
 #include <string.h>
 
+#include "sync/memories.h"
+#include "sync/notes.h"
 #include "wire/wire_bytes.h"
 
-enum { VECTORS = 4, WORDS = 15, SPEC_LEN = 256, HEADER_LEN = 8 * WORDS + SPEC_LEN };
+enum { WORDS = 15, SPEC_LEN = 256, HEADER_LEN = 8 * WORDS + SPEC_LEN };
 
 /* "GWSTATE1" as a little-endian number. */
 #define MAGIC UINT64_C(0x3145544154535747)
 
-/* The vectors in the order in which they are written. */
-static void vectors_of(const gw_sync *s, float *v[VECTORS])
-{
-    v[0] = s->residual;
-    v[1] = s->velocity;
-    v[2] = s->reference;
-    v[3] = s->mean;
-}
-
 static uint64_t vector_set(const gw_sync *s)
 {
-    float *v[VECTORS];
+    gwi_memory_walk walk = {0};
+    const gwi_remembered *m;
     uint64_t set = 0;
 
-    vectors_of(s, v);
-    for (int i = 0; i < VECTORS; i++)
-        set |= (uint64_t)(v[i] != NULL) << i;
+    while ((m = gwi_next_memory(&s->spec, &walk)) != NULL)
+        set |= UINT64_C(1) << m->tag;
     return set;
 }
 
-static size_t vector_len(const gw_sync *s)
+static size_t bytes_of(const gw_sync *s, const gwi_remembered *m)
 {
-    return s->layout->floats * sizeof(float);
+    return gwi_kept_floats(s, m) * sizeof(float);
 }
 
 size_t gw_sync_state_len(const gw_sync *s)
 {
     size_t len = HEADER_LEN + 8;
+    gwi_memory_walk walk = {0};
+    const gwi_remembered *m;
 
-    for (uint64_t set = vector_set(s); set != 0; set >>= 1)
-        len += (set & 1) * vector_len(s);
+    while ((m = gwi_next_memory(&s->spec, &walk)) != NULL)
+        len += bytes_of(s, m);
     return len;
 }
 
@@ -115,8 +108,9 @@ gw_status gw_sync_save(const gw_sync *s, void *state, size_t cap)
                              real_word(t->lost_mass),
                              real_word(t->applied_mass)};
     size_t len = gw_sync_state_len(s);
+    gwi_memory_walk walk = {0};
+    const gwi_remembered *m;
     uint8_t *at = state;
-    float *v[VECTORS];
 
     if (cap < len)
         return gw_fail(GW_ERR_SPACE, "a state takes %zu bytes, not %zu", len, cap);
@@ -128,12 +122,9 @@ gw_status gw_sync_save(const gw_sync *s, void *state, size_t cap)
         put_word(at, words[i]);
     memcpy(at, s->asked, SPEC_LEN);
     at += SPEC_LEN;
-    vectors_of(s, v);
-    for (int i = 0; i < VECTORS; i++) {
-        if (v[i] == NULL)
-            continue;
-        gwi_wire_put_f32(at, v[i], s->layout->floats);
-        at += vector_len(s);
+    while ((m = gwi_next_memory(&s->spec, &walk)) != NULL) {
+        gwi_wire_put_f32(at, s->kept[m->tag], gwi_kept_floats(s, m));
+        at += bytes_of(s, m);
     }
     put_word(at, check_of(state, len - 8));
     return GW_OK;
@@ -151,22 +142,33 @@ gw_status gw_state_seal(void *state, size_t len)
 
 /* ---- loading ------------------------------------------------------------ */
 
+static bool is_bad(const uint8_t *f32)
+{
+    return (gwi_read_u32le(f32) & 0x7f800000u) == 0x7f800000u;
+}
+
+static gw_status fail_bad(const gw_sync *s, const gwi_remembered *m, size_t state,
+                          size_t at)
+{
+    if (m->floats != NULL)
+        return gw_fail(GW_ERR_DATA, "state %zu holds NaN or infinity in its %s", state,
+                       m->what);
+    return gw_fail(GW_ERR_DATA,
+                   "state %zu holds NaN or infinity in its %s, tensor '%s'", state,
+                   m->what, gwi_layout_find(s->layout, at)->name);
+}
+
 /* A NaN that is remembered would come back in every step from then on. */
 static gw_status check_numbers(const gw_sync *s, const uint8_t *state, size_t i)
 {
-    static const char *const names[VECTORS] = {"residual", "velocity", "last model",
-                                               "mean model"};
     const uint8_t *at = state + HEADER_LEN;
+    gwi_memory_walk walk = {0};
+    const gwi_remembered *m;
 
-    for (int v = 0; gwi_looks(s) && v < VECTORS; v++) {
-        if ((vector_set(s) >> v & 1) == 0)
-            continue;
-        for (size_t j = 0; j < s->layout->floats; j++, at += 4)
-            if ((gwi_read_u32le(at) & 0x7f800000u) == 0x7f800000u)
-                return gw_fail(GW_ERR_DATA,
-                               "state %zu holds NaN or infinity in its %s, tensor '%s'",
-                               i, names[v], gwi_layout_find(s->layout, j)->name);
-    }
+    while (gwi_looks(s) && (m = gwi_next_memory(&s->spec, &walk)) != NULL)
+        for (size_t j = 0; j < gwi_kept_floats(s, m); j++, at += 4)
+            if (is_bad(at))
+                return fail_bad(s, m, i, j);
     return GW_OK;
 }
 
@@ -234,49 +236,56 @@ static void add_floats(float *v, const uint8_t *bytes, size_t n, float scale)
     }
 }
 
-/* How old worker w's vector counts for this worker, when their number has changed:
- * memories (0, 1) of workers w, w + P, ... are added up, a common model (2) is
- * anybody's, means (3) are averaged. */
-static float share(const gw_sync *s, int vector, size_t w, size_t count)
+/* How old worker w's memory counts for this worker. */
+static float share(const gw_sync *s, gwi_handing handing, size_t w, size_t count)
 {
     size_t p = (size_t)s->comm->workers, own = (size_t)s->comm->rank;
 
     if (count == p)
         return 1.0f;
-    if (vector == 2)
+    switch (handing) {
+    case GWI_COMMON:
         return w == 0 ? 1.0f : 0.0f;
-    if (vector == 3)
+    case GWI_AVERAGED:
         return 1.0f / (float)count;
+    case GWI_ADDED:
+        break;
+    }
     return w % p == own ? 1.0f : 0.0f;
+}
+
+/* Adds the floats at bytes to v; the first to be added set it. */
+static void take_floats(float *v, const uint8_t *bytes, size_t n, float scale,
+                        bool first)
+{
+    if (first)
+        memset(v, 0, n * sizeof *v);
+    /* A copy is exact, where a sum makes 0 of -0. */
+    if (first && scale == 1.0f)
+        gwi_wire_get_f32(v, bytes, n);
+    else if (scale != 0)
+        add_floats(v, bytes, n, scale);
 }
 
 /* Adds old worker w's vectors to what there is; the first to be added sets them. */
 static void take_over(gw_sync *s, const uint8_t *state, size_t w, size_t count)
 {
-    size_t at = HEADER_LEN, n = s->layout->floats;
     bool first = w == 0 || count == (size_t)s->comm->workers;
-    float *v[VECTORS];
+    const uint8_t *at = state + HEADER_LEN;
+    gwi_memory_walk walk = {0};
+    const gwi_remembered *m;
 
     if (first) {
         load_words(s, state);
         s->spoiled = false;
     }
     /* What was lost is counted once, wherever it is counted. */
-    if (share(s, 0, w, count) > 0)
+    if (share(s, GWI_ADDED, w, count) > 0)
         s->stats.lost_mass += word_real(get_word(state + 8 * 13));
-    vectors_of(s, v);
-    for (int i = 0; i < VECTORS; i++) {
-        float scale = share(s, i, w, count);
-        if (v[i] == NULL)
-            continue;
-        if (first)
-            memset(v[i], 0, n * sizeof *v[i]);
-        /* A copy is exact, where a sum makes 0 of -0. */
-        if (first && scale == 1.0f)
-            gwi_wire_get_f32(v[i], state + at, n);
-        else if (scale != 0)
-            add_floats(v[i], state + at, n, scale);
-        at += vector_len(s);
+    while ((m = gwi_next_memory(&s->spec, &walk)) != NULL) {
+        take_floats(s->kept[m->tag], at, gwi_kept_floats(s, m),
+                    share(s, m->handing, w, count), first);
+        at += bytes_of(s, m);
     }
 }
 

@@ -9,127 +9,58 @@
 
 #include "kernels/vector.h"
 #include "sync/agreement.h"
+#include "sync/buckets.h"
+#include "sync/measure.h"
 #include "sync/notes.h"
 #include "sync/overlap.h"
 #include "sync/pieces.h"
+#include "sync/schedule.h"
+#include "sync/selection.h"
 #include "sync/small.h"
 
-/* ---- measuring ---------------------------------------------------------- */
-
-static gw_traffic enter(gw_sync *s)
-{
-    gw_traffic before = s->comm->traffic;
-
-    s->entered = gwi_now();
-    s->waited = before.wait_seconds;
-    s->encoded = 0;
-    gwi_trace_begin(s->comm, GW_ACTIVITY_ENCODE, s->entered);
-    return before;
-}
-
-void gwi_sync_encoded(gw_sync *s)
-{
-    double waited = s->comm->traffic.wait_seconds - s->waited, now = gwi_now();
-
-    s->encoded = now - s->entered - waited;
-    gwi_trace_next(s->comm, GW_ACTIVITY_DECODE, now);
-}
-
-static void leave(gw_sync *s, const gw_traffic *before)
-{
-    const gw_traffic *now = &s->comm->traffic;
-    double waited = now->wait_seconds - s->waited, end = gwi_now();
-
-    s->stats.bytes_sent += now->bytes_sent - before->bytes_sent;
-    s->stats.bytes_received += now->bytes_received - before->bytes_received;
-    s->stats.messages_sent += now->messages_sent - before->messages_sent;
-    s->stats.messages_received += now->messages_received - before->messages_received;
-    s->stats.encode_seconds += s->encoded;
-    s->stats.wait_seconds += waited;
-    s->stats.decode_seconds += end - s->entered - waited - s->encoded;
-    gwi_trace_end(s->comm, end);
-}
-
-/* ---- looking for bad numbers --------------------------------------------- */
-
-/* Whether the exchange of this step will look. */
-static bool looks_later(const gw_sync *s)
-{
-    return s->nonfinite == GW_NONFINITE_END && s->spec.which == GWI_WHICH_TOPK &&
-           s->exchange->takes_pieces && s->residual != NULL && s->velocity == NULL &&
-           s->small.count == 0 && s->now.gradient && !s->now.dense;
-}
-
-/* A finite gradient was more than the residual could take in: what overflowed is
- * dropped, the rest goes back. */
-static void keep_finite(gw_sync *s, const gwi_list *selected)
-{
-    for (size_t i = 0; s->residual != NULL && i < selected->n; i++)
-        if (isfinite(selected->value[i]))
-            s->residual[selected->index[i]] += selected->value[i];
-}
-
-gwi_note gwi_sync_look_later(gw_sync *s, const gwi_list *selected)
-{
-    size_t bad;
-
-    if (!gwi_looks(s))
-        return 0;
-    bad = gwi_first_nonfinite(selected->value, selected->n);
-    if (bad == selected->n)
-        return 0;
-    if (looks_later(s))
-        s->spoiled = true;
-    else
-        keep_finite(s, selected);
-    return gwi_note_at(s, selected->index[bad]);
-}
-
-/* ---- gradients ---------------------------------------------------------- */
-
-/* Momentum in steps in which all is sent: ordinary momentum, on the average. */
-static void apply_momentum(gw_sync *s, float *v)
-{
-    size_t n = s->layout->floats;
-
-    if (s->velocity == NULL)
-        return;
-    gwi_scale(s->velocity, (float)s->spec.opt.momentum, n);
-    gwi_add(s->velocity, v, n);
-    memcpy(v, s->velocity, n * sizeof *v);
-}
+/* ---- handing over ------------------------------------------------------------ */
 
 /* Runs an exchange of all coordinates without those of small tensors. The residual is
  * back in its places whatever happens. */
-static gw_status run_closed_up(gw_sync *s, float *v, gwi_note *note)
+static gw_status run_closed_up(gw_sync *s, const gwi_result *at, gwi_note *note)
 {
-    gwi_small_close_up(s, v);
-    gwi_small_close_up(s, s->residual);
-    gw_status st = s->exchange->run(s, v, note);
-    gwi_small_open_up(s, v);
-    gwi_small_open_up(s, s->residual);
+    gwi_small_close_up(s, at->v);
+    gwi_small_close_up(s, s->kept[GWI_RESIDUAL]);
+    gw_status st = gwi_exchange_of(&s->spec)->run(s, at, note);
+    gwi_small_open_up(s, at->v);
+    gwi_small_open_up(s, s->kept[GWI_RESIDUAL]);
     return st;
 }
 
-/* Hands v to the exchange, small tensors apart. */
+/* Hands v to the exchange in its basis, small tensors apart. */
 static gw_status run_exchange(gw_sync *s, float *v, gwi_note *note)
 {
+    const gwi_exchange *exchange = gwi_exchange_of(&s->spec);
+    const gwi_transform *transform = gwi_transform_of(&s->spec);
+    gwi_result at = {.v = v};
+
     gwi_small_take(s, v);
-    if (s->exchange->closes_up)
-        GWI_TRY(run_closed_up(s, v, note));
-    else
-        GWI_TRY(s->exchange->run(s, v, note));
+    if (transform->forward != NULL)
+        transform->forward(s, v);
+    GWI_TRY(exchange->closes_up ? run_closed_up(s, &at, note)
+                                : exchange->run(s, &at, note));
+    if (transform->back != NULL)
+        transform->back(s, v);
     return *note != 0 ? GW_OK : gwi_small_give(s, v, note);
 }
 
+/* ---- gradients ----------------------------------------------------------------- */
+
 static gw_status exchange_gradient(gw_sync *s, float *grad, gwi_note *note)
 {
+    const gwi_memory *memory = gwi_memory_of(&s->spec);
+
     if (!s->now.dense)
         return run_exchange(s, grad, note);
-    gwi_sync_encoded(s);
+    gwi_decodes(s);
     GWI_TRY(gwi_average_dense(s, grad, note));
-    if (*note == 0)
-        apply_momentum(s, grad);
+    if (*note == 0 && memory->sent_all != NULL)
+        memory->sent_all(s, grad);
     return GW_OK;
 }
 
@@ -138,47 +69,46 @@ void gwi_sync_begin_step(gw_sync *s)
     s->step++;
     s->stats.steps++;
     gwi_comm_set_step(s->comm, s->step);
-    s->now = gwi_schedule(&s->spec, s->step, s->comm->workers, &s->phase);
+    s->now = gwi_schedule_at(&s->spec, s->step, s->comm->workers, &s->phase);
 }
 
 gw_status gwi_sync_whole(gw_sync *s, float *grad, gwi_note *note)
 {
-    gw_traffic before = enter(s);
     gw_status st = GW_OK;
 
-    *note = looks_later(s) ? 0 : gwi_look_at(s, grad, 0, s->layout->floats);
+    gwi_measure_begin(s);
+    *note = gwi_looks_later(s) ? 0 : gwi_look_at(s, grad, 0, s->layout->floats);
     if (s->now.gradient)
         st = exchange_gradient(s, grad, note);
-    leave(s, &before);
+    gwi_measure_end(s);
     return st;
 }
 
-gw_status gwi_sync_pieces(gw_sync *s, gwi_note *note)
+gw_status gwi_sync_pieces(gw_sync *s, const gwi_result *at, gwi_note *note)
 {
-    gw_traffic before = enter(s);
     gw_status st = GW_OK;
 
-    if (gwi_looks(s) && !looks_later(s)) {
-        size_t bad = gwi_pieces_first_nonfinite(&s->pieces);
+    gwi_measure_begin(s);
+    if (gwi_looks(s) && !gwi_looks_later(s)) {
+        size_t bad = gwi_pieces_first_nonfinite(at);
         *note = bad < s->layout->floats ? gwi_note_at(s, bad) : 0;
     }
     if (s->now.gradient) {
         if (*note == 0)
-            gwi_pieces_move(&s->pieces, s->residual);
-        st = s->exchange->run(s, NULL, note);
+            gwi_pieces_move(at, s->kept[GWI_RESIDUAL]);
+        st = gwi_exchange_of(&s->spec)->run(s, at, note);
     }
-    leave(s, &before);
+    gwi_measure_end(s);
     return st;
 }
 
 gw_status gwi_sync_bucket(gw_sync *s, const gwi_bucket *b, float *grad, gwi_note *note)
 {
-    gw_traffic before = enter(s);
-
+    gwi_measure_begin(s);
     *note = gwi_look_at(s, grad, b->begin, b->end);
-    gwi_sync_encoded(s);
+    gwi_decodes(s);
     gw_status st = gwi_average_bucket(s, b, grad, note);
-    leave(s, &before);
+    gwi_measure_end(s);
     return st;
 }
 
@@ -198,65 +128,40 @@ gw_status gw_sync_gradient(gw_sync *s, float *grad)
 
 /* ---- models ------------------------------------------------------------- */
 
-/* The average of x[begin, end) over the workers. */
-static gw_status average(gw_sync *s, float *x, size_t begin, size_t end, gwi_note *note)
+static gw_status average_models(gw_sync *s, float *x, gwi_note *note)
 {
-    *note = gwi_look_at(s, x, begin, end);
-    return gwi_average(s, x + begin, end - begin, begin, note);
+    size_t n = s->layout->floats;
+
+    *note = gwi_look_at(s, x, 0, n);
+    return gwi_average(s, x, n, 0, note);
 }
 
-static gw_status average_all(gw_sync *s, float *x, gwi_note *note)
-{
-    return average(s, x, 0, s->layout->floats, note);
-}
-
-/* The rotating chunk of sparse parameter averaging. */
-static gw_status average_chunk(gw_sync *s, float *x, gwi_note *note)
-{
-    size_t begin, end, chunks = s->spec.opt.chunks;
-
-    gw_part(s->layout->floats, (int)chunks, (int)((s->step - 1) % chunks), &begin,
-            &end);
-    return average(s, x, begin, end, note);
-}
-
-/* Every worker goes on from the last common model plus the average of what was sent
- * of the changes since. */
+/* Every worker goes on from what the outer step makes of the last common model and the
+ * average of what was sent of the changes since. */
 static gw_status exchange_change(gw_sync *s, float *x, gwi_note *note)
 {
     size_t n = s->layout->floats;
 
     *note = gwi_look_at(s, x, 0, n);
-    gwi_subtract(x, x, s->reference, n);
+    gwi_subtract(x, x, s->kept[GWI_REFERENCE], n);
     GWI_TRY(run_exchange(s, x, note));
-    if (*note != 0)
-        return GW_OK;
-    gwi_add(x, s->reference, n);
-    memcpy(s->reference, x, n * sizeof *x);
+    if (*note == 0)
+        gwi_outer_of(&s->spec)->step(s, x);
     return GW_OK;
 }
 
 static gw_status exchange_model(gw_sync *s, float *x, gwi_note *note)
 {
-    if (s->spec.what == GWI_WHAT_CHANGE)
-        return exchange_change(s, x, note);
-    if (s->spec.which == GWI_WHICH_CHUNK)
-        return average_chunk(s, x, note);
-    return average_all(s, x, note);
-}
+    gwi_result at = {.v = x};
 
-/* The running mean of all models of this worker. */
-static void add_to_mean(gw_sync *s, const float *x)
-{
-    if (s->mean == NULL)
-        return;
-    for (size_t i = 0; i < s->layout->floats; i++)
-        s->mean[i] += (x[i] - s->mean[i]) / (float)s->step;
+    if (s->spec.subject == GWI_CHANGE)
+        return exchange_change(s, x, note);
+    return gwi_exchange_of(&s->spec)->run(s, &at, note);
 }
 
 static gw_status check_started(const gw_sync *s)
 {
-    if (s->reference == NULL || s->started)
+    if (s->kept[GWI_REFERENCE] == NULL || s->started)
         return GW_OK;
     return gw_fail(GW_ERR_ARG,
                    "'%s' sends changes of the model: call gw_sync_start() first",
@@ -266,13 +171,13 @@ static gw_status check_started(const gw_sync *s)
 /* Local steps begin after this one: changes of the model count from here. */
 static bool refers(const gw_sync *s)
 {
-    return s->reference != NULL && s->step == s->spec.opt.start;
+    return s->kept[GWI_REFERENCE] != NULL && s->step == gwi_schedule_start(&s->spec);
 }
 
 int gw_sync_model_due(const gw_sync *s)
 {
-    return s->now.model || gwi_repairs(s) || s->mean != NULL || refers(s) ||
-           gwi_agreement_due(s);
+    return s->now.model || gwi_repairs(s) || gwi_outer_of(&s->spec)->sees(&s->spec) ||
+           refers(s) || gwi_agreement_due(s);
 }
 
 /* What a step does with the models, in order. */
@@ -281,9 +186,9 @@ static gw_status model_step(gw_sync *s, float *params)
     gwi_note note = 0;
     gw_status st = GW_OK;
 
-    add_to_mean(s, params);
+    gwi_outer_of(&s->spec)->see(s, params);
     if (gwi_repairs(s))
-        st = average_all(s, params, &note);
+        st = average_models(s, params, &note);
     else if (s->now.model)
         st = exchange_model(s, params, &note);
     GWI_TRY(gwi_model_outcome(s, st, note));
@@ -296,12 +201,12 @@ gw_status gw_sync_model(gw_sync *s, float *params)
     if (!gw_sync_model_due(s))
         return GW_OK;
     if (refers(s))
-        memcpy(s->reference, params, s->layout->floats * sizeof *params);
-    gw_traffic before = enter(s);
+        memcpy(s->kept[GWI_REFERENCE], params, s->layout->floats * sizeof *params);
+    gwi_measure_begin(s);
     gw_status st = model_step(s, params);
     if (st == GW_OK && s->now.model)
         s->exchanged = s->step;
-    leave(s, &before);
+    gwi_measure_end(s);
     return st;
 }
 
@@ -313,8 +218,8 @@ gw_status gw_sync_start(gw_sync *s, float *params)
     size_t bad = gwi_looks(s) ? gwi_first_nonfinite(params, n) : n;
     if (bad < n)
         return gwi_model_outcome(s, GW_OK, gwi_note_about(s, 0, bad));
-    if (s->reference != NULL)
-        memcpy(s->reference, params, n * sizeof *params);
+    if (s->kept[GWI_REFERENCE] != NULL)
+        memcpy(s->kept[GWI_REFERENCE], params, n * sizeof *params);
     s->started = true;
     return GW_OK;
 }
@@ -324,27 +229,26 @@ gw_status gw_sync_start(gw_sync *s, float *params)
  * resumed: it follows from the step and the schedule. */
 static bool leaves_equal(const gw_sync *s)
 {
-    if (s->step == 0 || s->spec.which == GWI_WHICH_CHUNK)
+    if (s->step == 0 || gwi_selector_of(&s->spec)->of_models)
         return false;
-    if (s->step <= s->spec.opt.start)
+    if (s->step <= gwi_schedule_start(&s->spec))
         return s->started; /* dense steps from equal models */
-    return s->mean == NULL && s->step == s->phase.end && s->step == s->exchanged;
+    return !gwi_outer_of(&s->spec)->sees(&s->spec) && s->step == s->phase.end &&
+           s->step == s->exchanged;
 }
 
 gw_status gw_sync_finish(gw_sync *s, float *params)
 {
-    size_t n = s->layout->floats;
-    bool meets = s->spec.what != GWI_WHAT_GRADIENT && s->spec.when != GWI_WHEN_NEVER;
+    bool meets = s->spec.subject != GWI_GRADIENT;
     bool averages = meets && !leaves_equal(s);
-    gw_traffic before = enter(s);
     gwi_note note = 0;
     gw_status st = GW_OK;
 
-    if (s->mean != NULL)
-        memcpy(params, s->mean, n * sizeof *params);
+    gwi_measure_begin(s);
+    gwi_outer_of(&s->spec)->end(s, params);
     if (averages)
-        st = average_all(s, params, &note);
-    leave(s, &before);
+        st = average_models(s, params, &note);
+    gwi_measure_end(s);
     GWI_TRY(gwi_model_outcome(s, st, note));
     return gwi_agreement_ends(s, averages) ? gwi_agreement_check(s, params) : GW_OK;
 }
@@ -353,9 +257,9 @@ gw_status gw_sync_finish(gw_sync *s, float *params)
 
 int gw_sync_keeps_equal(const gw_sync *s)
 {
-    bool talks = s->spec.when == GWI_WHEN_EVERY && s->spec.what == GWI_WHAT_GRADIENT;
+    bool always = gwi_schedule_of(&s->spec)->talks && s->spec.subject == GWI_GRADIENT;
 
-    return s->comm->workers == 1 || (talks && !s->exchange->differs);
+    return s->comm->workers == 1 || (always && !gwi_exchange_of(&s->spec)->differs);
 }
 
 const char *gw_sync_spec(const gw_sync *s)
@@ -370,5 +274,7 @@ gw_stats gw_sync_stats(const gw_sync *s)
 
 double gw_sync_residual_norm(const gw_sync *s)
 {
-    return s->residual != NULL ? sqrt(gwi_sumsq(s->residual, s->layout->floats)) : 0;
+    const float *r = s->kept[GWI_RESIDUAL];
+
+    return r != NULL ? sqrt(gwi_sumsq(r, s->layout->floats)) : 0;
 }

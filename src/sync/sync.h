@@ -1,77 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sync.h - the inside of a gw_sync, and what an exchange is.
- *
- *     when    schedule.c   is this a step to talk in, dense or not, how densely
- *     what    sync.c       hands over the gradient, the change of the model, or it
- *     which   selector.c   takes coordinates out of the residual
- *     how     coder.c      writes them
- *     combine exchange_*.c sends, receives, adds
- *
- * An exchange replaces a vector by its average over the workers, or by the part of
- * it that was sent. It is one file whose only external symbol is its gwi_exchange. */
+ * sync.h - the inside of a gw_sync, and what its parts may use of it. */
 #ifndef GWI_SYNC_H
 #define GWI_SYNC_H
 
-#include "collective/collective.h"
 #include "comm.h"
-#include "layout.h"
 #include "sync/coder.h"
-#include "sync/schedule.h"
-#include "sync/spec.h"
+#include "sync/parts.h"
 
-typedef struct gwi_exchange {
-    const char *name;
+/* What to do in one step. */
+typedef struct gwi_moment {
+    bool gradient;  /* exchange gradients */
+    bool dense;     /* and all of them: warm-up, or steps before local ones begin */
+    bool model;     /* exchange models, or their changes */
+    double density; /* of the coordinates to send */
+} gwi_moment;
 
-    /* Whether it can do what spec asks for; the first in the table is taken. Pure. */
-    bool (*fits)(const gwi_spec *spec);
+/* Where in its periods a sync is; zeroed bytes are the beginning. */
+typedef struct gwi_phase {
+    uint64_t begin; /* step after which the present period began */
+    uint64_t end;   /* last step of it */
+} gwi_phase;
 
-    /* Bytes of zeroed private state that sync->state points to. */
-    size_t state_size;
-
-    /* Prepares the state. On failure it must be left so that fini() is safe.
-     * Optional, like fini(). */
-    gw_status (*init)(gw_sync *sync);
-    void (*fini)(gw_sync *sync);
-
-    /* Replaces v (as many floats as the layout has). *note is this worker's and must
-     * be the least of all workers' afterwards; if it is not 0 then, v is undefined
-     * and what was selected is back in the residual. May block. v is NULL if the
-     * gradient is in the residual already and the result belongs into pieces. */
-    gw_status (*run)(gw_sync *sync, float *v, gwi_note *note);
-
-    bool lossy;        /* has a use for a residual; otherwise all is sent whole */
-    bool closes_up;    /* is given v and residual without small tensors: gwi_rest() */
-    bool takes_pieces; /* knows what to do when v is NULL */
-    bool differs;      /* does not leave the same vector on all workers */
-} gwi_exchange;
-
-extern const gwi_exchange gwi_exchange_dense;
-extern const gwi_exchange gwi_exchange_gather;
-extern const gwi_exchange gwi_exchange_tree;
-extern const gwi_exchange gwi_exchange_coded;
-extern const gwi_exchange gwi_exchange_means;
-
-/* The exchange that does what spec asks for. */
-const gwi_exchange *gwi_exchange_for(const gwi_spec *spec);
-
-/* Tensors that are sent whole because they are small (dense_below). */
+/* Tensors that are sent whole because they are small (small.h). */
 typedef struct gwi_small {
     float *values; /* count of them, one tensor after the other */
     size_t count;
 } gwi_small;
 
-/* A gradient in pieces, during the call that brings it. */
-typedef struct gwi_pieces {
-    const gw_piece *list;
-    size_t count;
-} gwi_pieces;
+/* The clock of one call (measure.h). */
+typedef struct gwi_measure {
+    gw_traffic before;    /* the comm's counts when the call began */
+    double since, waited; /* when the present activity began; waiting until then */
+    double spent[2];      /* seconds of encoding, and of everything else */
+    int activity;         /* which of them the present one is */
+} gwi_measure;
 
 struct gw_sync {
     gw_comm *comm;
     gw_layout *layout;
-    const gwi_exchange *exchange;
-    void *state; /* of the exchange */
     gwi_spec spec;
     gw_nonfinite nonfinite;
     uint64_t seed;
@@ -81,47 +48,48 @@ struct gw_sync {
     gwi_moment now; /* what the schedule says of this step */
     gw_stats stats;
 
-    /* What is remembered, n floats each, NULL where not needed. */
-    float *residual;  /* of what was not sent */
-    float *velocity;  /* of the momentum correction */
-    float *reference; /* the last common model */
-    float *mean;      /* of all models so far (Polyak) */
-    bool started;     /* the reference is there */
-    bool spoiled;     /* NaN or infinity has got into the residual: it is of no use */
+    void *state[GWI_KINDS]; /* of the parts, state_size bytes each */
+    float *kept[GWI_TAGS];  /* what is remembered, NULL where not wanted */
+    gwi_list list;          /* what the selector chose last, indices ascending */
+    gwi_coding coding;      /* of messages; made by exchanges that have any */
+    bool started;           /* the reference is there */
+    bool spoiled; /* NaN or infinity has got into the residual: it is of no use */
 
-    gwi_pieces pieces;
-    float *gathered; /* where they are put together if they must be; NULL until then */
+    float
+        *gathered; /* where pieces are put together if they must be; NULL until then */
     gwi_small small;
     void *words; /* of all workers, for comparing models (agreement.c) */
     struct gwi_overlap *overlap; /* made by the first part fed */
-    double encoded;  /* seconds of the current call so far that were encoding */
-    double entered;  /* when the current call began */
-    double waited;   /* comm's waiting when the current call began */
+    gwi_measure measure;
     char asked[256]; /* canonical spec, before the number of workers was looked at */
     char text[256];  /* the same with every choice made */
 };
 
+/* The state of the part that answers a question. */
+static inline void *gwi_state(const gw_sync *sync, gwi_kind kind)
+{
+    return sync->state[kind];
+}
+
+/* Steps between averages of models that drift apart; 0: never. */
+static inline uint64_t gwi_resync(const gwi_spec *spec)
+{
+    const gwi_exchange *exchange = gwi_exchange_of(spec);
+
+    return exchange != NULL && exchange->resync != NULL ? exchange->resync(spec) : 0;
+}
+
 /* Whether models that drift apart are averaged after this step. */
 static inline bool gwi_repairs(const gw_sync *s)
 {
-    return s->spec.opt.resync > 0 && s->step % s->spec.opt.resync == 0;
+    uint64_t every = gwi_resync(&s->spec);
+
+    return every > 0 && s->step % every == 0;
 }
 
-/* An exchange whose note is 0 has what was selected looked at, and sends the note that
- * this returns. Where a bad number ends the run anyway (GW_NONFINITE_END), exact top-k
- * does not read the gradient an extra time to find it: NaN and infinity are larger than
- * everything, so they are among what was selected; the residual is then spoiled.
- * Otherwise the gradient was good, and the residual has overflowed. */
-gwi_note gwi_sync_look_later(gw_sync *sync, const gwi_list *selected);
-
-/* An exchange calls this when its own data is encoded and messages begin. */
-void gwi_sync_encoded(gw_sync *sync);
-
-/* The average of v over the workers by whole buckets of tensors, as dense does it. */
-gw_status gwi_average_dense(gw_sync *sync, float *v, gwi_note *note);
-
 /* The key of random rounding for this worker and step; `second` for the second
- * rounding within a step. */
+ * rounding within a step. And one that is the same on all workers. */
 uint64_t gwi_sync_key(const gw_sync *sync, bool second);
+uint64_t gwi_common_key(const gw_sync *sync);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sync_new.c - making a sync: reading its spec, choosing its exchange, comparing
- * settings with the other workers, getting its memory. */
+ * sync_new.c - making a sync: reading its spec, comparing settings with the other
+ * workers, getting its memory. */
 #include "sync/sync.h"
 
 #include <inttypes.h>
@@ -9,21 +9,15 @@
 
 #include "kernels/random.h"
 #include "sync/agreement.h"
+#include "sync/memories.h"
 #include "sync/overlap.h"
 #include "sync/small.h"
 
-static const gwi_exchange *const exchanges[] = {
-    &gwi_exchange_means, &gwi_exchange_dense, &gwi_exchange_gather,
-    &gwi_exchange_tree,  &gwi_exchange_coded,
-};
-
-const gwi_exchange *gwi_exchange_for(const gwi_spec *spec)
+static uint64_t seed_of(const gw_sync *s)
 {
-    for (size_t i = 0; i < sizeof exchanges / sizeof *exchanges; i++)
-        if (exchanges[i]->fits(spec))
-            return exchanges[i];
-    /* What is left, rotating chunks, are averaged whole. */
-    return &gwi_exchange_dense;
+    const gwi_coder *coder = gwi_coder_of(&s->spec);
+
+    return s->seed + (coder->seed != NULL ? coder->seed(&s->spec) : 0);
 }
 
 uint64_t gwi_sync_key(const gw_sync *s, bool second)
@@ -32,7 +26,13 @@ uint64_t gwi_sync_key(const gw_sync *s, bool second)
 
     if (second)
         worker += (uint64_t)s->comm->workers;
-    return gwi_random_key(s->seed + s->spec.opt.seed, s->step, worker);
+    return gwi_random_key(seed_of(s), s->step, worker);
+}
+
+/* No worker has this number, nor has one twice as large. */
+uint64_t gwi_common_key(const gw_sync *s)
+{
+    return gwi_random_key(seed_of(s), s->step, UINT64_MAX);
 }
 
 /* ---- the same on all workers -------------------------------------------- */
@@ -119,26 +119,56 @@ static gw_status compare_settings(const gw_sync *s)
 
 /* ---- memory ------------------------------------------------------------- */
 
-static gw_status get_vector(const gw_sync *s, bool wanted, float **out)
+static gw_status get_kept(gw_sync *s, const gwi_remembered *m)
 {
-    size_t n = s->layout->floats;
+    size_t n = gwi_kept_floats(s, m);
 
-    *out = wanted ? gwi_calloc(n, sizeof **out) : NULL;
-    if (wanted && *out == NULL)
+    s->kept[m->tag] = gwi_calloc(n, sizeof *s->kept[m->tag]);
+    if (s->kept[m->tag] == NULL)
         return gw_fail(GW_ERR_NOMEM, "no memory for %zu floats beside the model", n);
     return GW_OK;
 }
 
 static gw_status get_memory(gw_sync *s)
 {
-    gwi_memories keeps = gwi_spec_memories(&s->spec);
+    gwi_memory_walk walk = {0};
+    const gwi_remembered *m;
 
-    GWI_TRY(get_vector(s, keeps.residual, &s->residual));
-    GWI_TRY(get_vector(s, keeps.velocity, &s->velocity));
-    GWI_TRY(get_vector(s, keeps.reference, &s->reference));
-    GWI_TRY(get_vector(s, keeps.mean, &s->mean));
+    while ((m = gwi_next_memory(&s->spec, &walk)) != NULL)
+        GWI_TRY(get_kept(s, m));
     GWI_TRY(gwi_agreement_init(s));
     return gwi_small_init(s);
+}
+
+/* States of parts begin at multiples of 16 bytes behind the sync. */
+static size_t room_for(const gwi_part *part)
+{
+    return (part->state_size + 15) & ~(size_t)15;
+}
+
+static size_t room_for_parts(const gwi_spec *spec)
+{
+    size_t room = 0;
+
+    for (int kind = 0; kind < GWI_KINDS; kind++)
+        room += room_for(spec->part[kind]);
+    return room;
+}
+
+static gw_sync *allocate(const gwi_spec *spec)
+{
+    size_t own = (sizeof(gw_sync) + 15) & ~(size_t)15;
+    gw_sync *s = gwi_calloc(1, own + room_for_parts(spec));
+
+    if (s == NULL)
+        return NULL;
+    s->spec = *spec;
+    uint8_t *at = (uint8_t *)s + own;
+    for (int kind = 0; kind < GWI_KINDS; kind++) {
+        s->state[kind] = at;
+        at += room_for(spec->part[kind]);
+    }
+    return s;
 }
 
 /* ---- making ------------------------------------------------------------- */
@@ -169,7 +199,10 @@ static gw_status build(gw_sync *s, const gw_layout *layout, gw_comm *comm,
     memcpy(s->text, s->asked, sizeof s->text);
     GWI_TRY(compare_settings(s));
     GWI_TRY(get_memory(s));
-    return s->exchange->init != NULL ? s->exchange->init(s) : GW_OK;
+    for (int kind = 0; kind < GWI_KINDS; kind++)
+        if (s->spec.part[kind]->init != NULL)
+            GWI_TRY(s->spec.part[kind]->init(s));
+    return GW_OK;
 }
 
 gw_status gw_sync_new(gw_sync **out, const char *text, const gw_layout *layout,
@@ -182,13 +215,9 @@ gw_status gw_sync_new(gw_sync **out, const char *text, const gw_layout *layout,
     *out = NULL;
     GWI_TRY(check_arguments(layout, comm, opt));
     GWI_TRY(gwi_spec_parse(text, &spec));
-    const gwi_exchange *exchange = gwi_exchange_for(&spec);
-    s = gwi_calloc(1, sizeof *s + exchange->state_size);
+    s = allocate(&spec);
     if (s == NULL)
         return gw_fail(GW_ERR_NOMEM, "no memory for a sync");
-    s->exchange = exchange;
-    s->state = s + 1;
-    s->spec = spec;
     st = build(s, layout, comm, opt);
     if (st != GW_OK)
         goto fail;
@@ -205,12 +234,12 @@ void gw_sync_free(gw_sync *s)
     if (s == NULL)
         return;
     gwi_overlap_free(s);
-    if (s->exchange->fini != NULL)
-        s->exchange->fini(s);
-    gwi_free(s->residual);
-    gwi_free(s->velocity);
-    gwi_free(s->reference);
-    gwi_free(s->mean);
+    for (int kind = 0; kind < GWI_KINDS; kind++)
+        if (s->spec.part[kind]->fini != NULL)
+            s->spec.part[kind]->fini(s);
+    gwi_coding_fini(&s->coding);
+    for (int tag = 0; tag < GWI_TAGS; tag++)
+        gwi_free(s->kept[tag]);
     gwi_small_fini(s);
     gwi_free(s->gathered);
     gwi_free(s->words);

@@ -1,29 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exchange_dense.c - the average of whole vectors by all-reduce.
- *
- * The vector is cut into buckets of whole tensors, from the last to the first, since
- * that is the order in which backward makes gradients. Buckets are reduced one by
- * one, so the result does not depend on whether they came one by one or together. */
+ * buckets.c - whole vectors are averaged in buckets of whole tensors, from the last to
+ * the first, since that is the order in which backward makes gradients. Buckets are
+ * reduced one by one, so the result does not depend on whether they came one by one or
+ * together. */
 #include "sync/buckets.h"
+
 #include "sync/notes.h"
-
-static bool dense_fits(const gwi_spec *spec)
-{
-    return spec->which == GWI_WHICH_ALL && spec->how == GWI_HOW_F32;
-}
-
-static gw_status dense_run(gw_sync *s, float *v, gwi_note *note)
-{
-    gwi_sync_encoded(s);
-    return gwi_average_dense(s, v, note);
-}
-
-const gwi_exchange gwi_exchange_dense = {
-    .name = "dense",
-    .fits = dense_fits,
-    .run = dense_run,
-};
 
 bool gwi_bucket_next(const gw_layout *l, gwi_bucket *b)
 {

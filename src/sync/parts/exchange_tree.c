@@ -19,23 +19,20 @@
  * What is lost by the published rule is counted: a worker remembers what its merges
  * rejected until the final W is known. Those whose index is in it are lost, the
  * others are put back by those who brought them. */
-#include "sync/selector.h"
-
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "kernels/merge.h"
 #include "kernels/vector.h"
+#include "sync/measure.h"
 #include "sync/notes.h"
-#include "sync/pieces.h"
+#include "sync/selection.h"
 
 /* Merges of one worker in one exchange: log2 of the workers, at most. */
 enum { MERGES_MAX = 31 };
 
 typedef struct tree {
-    gwi_selector selector;
-    gwi_coder coder;
     gwi_list theirs, others; /* k and 2k entries */
     gwi_list own;            /* putback=paper: what this worker brought, k entries; */
     gwi_list error; /* what coding took from the list that it sent, likewise; */
@@ -46,15 +43,36 @@ typedef struct tree {
     void *memory;
 } tree;
 
-static bool tree_fits(const gwi_spec *spec)
+enum { PUTBACK_KEEP, PUTBACK_PAPER };
+
+typedef struct options {
+    int putback;
+} options;
+
+static const gwi_key keys[] = {
+    {.name = "putback",
+     .meaning = "whether entries that lose in a merge are kept; paper loses some",
+     .fallback = "keep",
+     .words = "keep|paper",
+     .at = offsetof(options, putback),
+     .value = GWI_WORD},
+    {.name = NULL},
+};
+
+static int putback_of(const gw_sync *s)
 {
-    return spec->which == GWI_WHICH_TOPK && spec->combine == GWI_COMBINE_TREE;
+    return ((const options *)gwi_options_of(&s->spec, GWI_EXCHANGE))->putback;
+}
+
+static bool tree_off(const gwi_spec *spec)
+{
+    return !gwi_leaves_out(spec);
 }
 
 /* Whether the published rule is in force: it is about residuals. */
 static bool by_paper(const gw_sync *s)
 {
-    return s->spec.opt.putback == GWI_PUTBACK_PAPER && s->residual != NULL;
+    return putback_of(s) == PUTBACK_PAPER && s->kept[GWI_RESIDUAL] != NULL;
 }
 
 /* How many merges this worker does in an exchange. */
@@ -70,8 +88,7 @@ static int count_merges(const gw_comm *c)
 /* Carves a list of cap entries out of *memory. */
 static gwi_list carve(uint8_t **memory, size_t cap)
 {
-    gwi_list list = {(uint32_t *)(void *)*memory, (float *)(void *)*memory + cap, 0,
-                     cap};
+    gwi_list list = gwi_list_in(*memory, cap);
 
     *memory += 8 * cap;
     return list;
@@ -79,13 +96,11 @@ static gwi_list carve(uint8_t **memory, size_t cap)
 
 static gw_status tree_init(gw_sync *s)
 {
-    tree *x = s->state;
-    size_t n = s->layout->floats, k, merges;
+    tree *x = gwi_state(s, GWI_EXCHANGE);
+    size_t n = s->layout->floats, k = s->list.cap, merges;
 
-    GWI_TRY(gwi_selector_init(&x->selector, s));
-    k = x->selector.list.cap;
-    GWI_TRY(gwi_coder_init(&x->coder, &s->spec, s->layout, gwi_looks(s), k));
-    x->cap = (gwi_coder_list_bound(&x->coder, n, k) + 63) & ~(size_t)63;
+    GWI_TRY(gwi_coding_init(&s->coding, &s->spec, s->layout, gwi_looks(s), k));
+    x->cap = (gwi_coding_list_bound(&s->coding, n, k) + 63) & ~(size_t)63;
     merges = by_paper(s) ? (size_t)count_merges(s->comm) : 0;
     x->memory = gwi_calloc(1, 2 * x->cap + (5 + merges) * k * 8);
     if (x->memory == NULL)
@@ -104,10 +119,8 @@ static gw_status tree_init(gw_sync *s)
 
 static void tree_fini(gw_sync *s)
 {
-    tree *x = s->state;
+    tree *x = gwi_state(s, GWI_EXCHANGE);
 
-    gwi_selector_fini(&x->selector);
-    gwi_coder_fini(&x->coder);
     gwi_free(x->memory);
 }
 
@@ -119,39 +132,48 @@ static void copy_list(gwi_list *to, const gwi_list *from)
     memcpy(to->value, from->value, from->n * sizeof *from->value);
 }
 
-/* Writes the selector's list; the error of the coding goes into the residual of the
+/* Writes what was selected; the error of the coding goes into the residual of the
  * worker that writes, by the published rule once it is known whether those who brought
  * the entries take them back whole. With a note, the note goes out and the whole list
  * goes back. */
-static gw_status write_message(gw_sync *s, gwi_note note, bool second, size_t *len)
+static gw_status write_list(gw_sync *s, bool second, size_t *len)
 {
-    tree *x = s->state;
+    tree *x = gwi_state(s, GWI_EXCHANGE);
     gwi_occasion at = {.step = s->step, .key = gwi_sync_key(s, second)};
 
-    if (note != 0) {
-        gwi_residual_add(s, &x->selector.list);
-        *len = gwi_put_note(s, x->out, note);
-        return GW_OK;
-    }
-    GWI_TRY(gwi_coder_put_list(&x->coder, &x->selector.list, s->layout->floats, &at,
-                               x->out, x->cap, len));
-    if (s->spec.how == GWI_HOW_F32)
+    GWI_TRY(gwi_coding_put_list(&s->coding, &s->list, s->layout->floats, &at, x->out,
+                                x->cap, len));
+    if (gwi_coder_of(&s->spec)->exact)
         return GW_OK;
     if (by_paper(s) && !second)
-        copy_list(&x->error, &x->selector.list);
+        copy_list(&x->error, &s->list);
     else
-        gwi_residual_add(s, &x->selector.list);
+        gwi_keep(s, &s->list);
     return GW_OK;
+}
+
+static gw_status write_message(gw_sync *s, gwi_note note, bool second, size_t *len)
+{
+    tree *x = gwi_state(s, GWI_EXCHANGE);
+    gw_status st = GW_OK;
+
+    gwi_encodes(s);
+    if (note == 0) {
+        st = write_list(s, second, len);
+    } else {
+        gwi_keep(s, &s->list);
+        *len = gwi_put_note(s, x->out, note);
+    }
+    gwi_decodes(s);
+    return st;
 }
 
 static gw_status read_message(gw_sync *s, int from, const uint8_t *msg, size_t len,
                               gwi_list *list)
 {
-    tree *x = s->state;
-
     return gwi_blame(
         s, from,
-        gwi_coder_get_list(&x->coder, msg, len, s->layout->floats, s->step, list));
+        gwi_coding_get_list(&s->coding, msg, len, s->layout->floats, s->step, list));
 }
 
 /* Finite entries may add up to more than a float holds. Such a sum is of no use to
@@ -173,13 +195,13 @@ static gwi_note drop_overflow(const gw_sync *s, const gwi_list *list)
 /* W = the k largest of W + R that are not 0. */
 static gw_status merge(gw_sync *s, int from, size_t len, gwi_note *note)
 {
-    tree *x = s->state;
-    gwi_list *w = &x->selector.list;
+    tree *x = gwi_state(s, GWI_EXCHANGE);
+    gwi_list *w = &s->list;
 
     GWI_TRY(read_message(s, from, x->in, len, &x->theirs));
-    gwi_merge_largest(w, &x->theirs, gwi_selector_wanted(s), w, &x->others);
-    if (s->spec.opt.putback == GWI_PUTBACK_KEEP)
-        gwi_residual_add(s, &x->others);
+    gwi_merge_largest(w, &x->theirs, gwi_wanted(s), w, &x->others);
+    if (putback_of(s) == PUTBACK_KEEP)
+        gwi_keep(s, &x->others);
     else if (by_paper(s))
         copy_list(&x->rejected[x->merges++], &x->others);
     *note = drop_overflow(s, w);
@@ -188,9 +210,10 @@ static gw_status merge(gw_sync *s, int from, size_t len, gwi_note *note)
 
 static gw_status receive_child(gw_sync *s, int from, gwi_note *note)
 {
-    tree *x = s->state;
+    tree *x = gwi_state(s, GWI_EXCHANGE);
     gwi_op *op = &s->comm->ops[0];
 
+    gwi_decodes(s);
     GWI_TRY(gwi_recv(s->comm, op, from, x->in, x->cap));
     GWI_TRY(gwi_wait(s->comm, op));
     gwi_note theirs;
@@ -203,13 +226,13 @@ static gw_status receive_child(gw_sync *s, int from, gwi_note *note)
         return merge(s, from, op->len, note);
     /* This worker gives up; what the other has given away stays here. */
     GWI_TRY(read_message(s, from, x->in, op->len, &x->theirs));
-    gwi_residual_add(s, &x->theirs);
+    gwi_keep(s, &x->theirs);
     return GW_OK;
 }
 
 static gw_status climb(gw_sync *s, gwi_note *note)
 {
-    tree *x = s->state;
+    tree *x = gwi_state(s, GWI_EXCHANGE);
     gw_comm *c = s->comm;
     size_t len;
 
@@ -241,14 +264,14 @@ static void keep_if(gw_sync *s, const gwi_list *list, const gwi_list *final, boo
 
     for (size_t i = 0; i < list->n; i++)
         if (has(final, &at, list->index[i]) == in)
-            s->residual[list->index[i]] += list->value[i];
+            s->kept[GWI_RESIDUAL][list->index[i]] += list->value[i];
 }
 
 /* The published rule: own entries whose index did not make it return, whole. So
  * coding's errors stay only where the entry is applied. */
 static void put_back(gw_sync *s, const gwi_list *final)
 {
-    const tree *x = s->state;
+    const tree *x = gwi_state(s, GWI_EXCHANGE);
 
     keep_if(s, &x->own, final, false);
     keep_if(s, &x->error, final, true);
@@ -268,7 +291,7 @@ static double mass_in(const gwi_list *list, const gwi_list *final)
 
 static void count_mass(gw_sync *s, const gwi_list *final)
 {
-    const tree *x = s->state;
+    const tree *x = gwi_state(s, GWI_EXCHANGE);
 
     for (int i = 0; i < x->merges; i++)
         s->stats.lost_mass += mass_in(&x->rejected[i], final);
@@ -278,42 +301,41 @@ static void count_mass(gw_sync *s, const gwi_list *final)
 /* A step that is skipped loses nothing, by no rule. */
 static void keep_rejected(gw_sync *s)
 {
-    const tree *x = s->state;
+    const tree *x = gwi_state(s, GWI_EXCHANGE);
 
     for (int i = 0; i < x->merges; i++)
-        gwi_residual_add(s, &x->rejected[i]);
-    gwi_residual_add(s, &x->error);
+        gwi_keep(s, &x->rejected[i]);
+    gwi_keep(s, &x->error);
 }
 
 /* Worker 0 writes what it has, everybody reads the same bytes. */
 static gw_status descend(gw_sync *s, gwi_note *note)
 {
-    tree *x = s->state;
+    tree *x = gwi_state(s, GWI_EXCHANGE);
     size_t len = 0;
 
     if (s->comm->rank == 0)
         GWI_TRY(write_message(s, *note, true, &len));
     GWI_TRY(gwi_broadcast_message(s->comm, x->out, x->cap, &len));
     GWI_TRY(gwi_get_note(s, 0, x->out, len, note));
-    return *note != 0 ? GW_OK : read_message(s, 0, x->out, len, &x->selector.list);
+    return *note != 0 ? GW_OK : read_message(s, 0, x->out, len, &s->list);
 }
 
-static gw_status tree_run(gw_sync *s, float *v, gwi_note *note)
+static gw_status tree_run(gw_sync *s, const gwi_result *at, gwi_note *note)
 {
-    tree *x = s->state;
-    const gwi_list *list = &x->selector.list;
+    tree *x = gwi_state(s, GWI_EXCHANGE);
+    const gwi_list *list = &s->list;
 
     x->merges = 0;
     x->error.n = 0;
     if (*note == 0) {
-        gwi_selector_run(&x->selector, s, v);
-        *note = gwi_sync_look_later(s, list);
+        gwi_choose(s, at);
+        *note = gwi_look_at_selected(s);
     }
     if (*note != 0)
-        x->selector.list.n = 0;
+        s->list.n = 0;
     if (by_paper(s))
         copy_list(&x->own, list);
-    gwi_sync_encoded(s);
     GWI_TRY(climb(s, note));
     GWI_TRY(descend(s, note));
     if (*note != 0) {
@@ -324,19 +346,44 @@ static gw_status tree_run(gw_sync *s, float *v, gwi_note *note)
         put_back(s, list);
         count_mass(s, list);
     }
-    gwi_result_clear(s, v);
+    gwi_result_clear(s, at);
     gwi_divide(list->value, (float)s->comm->workers, list->n);
-    gwi_result_add(s, v, list);
+    gwi_result_add(s, at, list);
     return GW_OK;
 }
 
+/* Worker 0 gets as many lists as it sends, one after the other. */
+static gwi_path tree_path(const gwi_spec *spec, const gw_layout *layout, int workers,
+                          const gw_traffic *t)
+{
+    (void)spec, (void)layout, (void)workers;
+    return (gwi_path){2.0 * (double)t->messages_sent, 2.0 * (double)t->bytes_sent};
+}
+
 const gwi_exchange gwi_exchange_tree = {
-    .name = "tree",
-    .fits = tree_fits,
-    .state_size = sizeof(tree),
-    .init = tree_init,
-    .fini = tree_fini,
+    .part = {.name = "tree",
+             .keys = keys,
+             .off = tree_off,
+             .state_size = sizeof(tree),
+             .init = tree_init,
+             .fini = tree_fini},
     .run = tree_run,
+    .path = tree_path,
     .lossy = true,
-    .takes_pieces = true,
+    .of_lists = true,
+};
+
+const gwi_stage gwi_stage_gtopk = {
+    .name = "gtopk",
+    .summary = "the largest entries of all gradients, by a tree (Shi et al. 2019)",
+    .example = "gtopk:0.001",
+    .cost = "at most density n entries up a tree, and as many down it",
+    .expect =
+        "bytes grow with log2 P only; a merge costs time in each round of the tree",
+    .role = GWI_ROLE_WHICH,
+    .recipe = true,
+    .parts = {[GWI_SELECTOR] = &gwi_selector_topk.part,
+              [GWI_EXCHANGE] = &gwi_exchange_tree.part,
+              [GWI_MEMORY] = &gwi_memory_residual.part},
+    .keys = "density putback residual warmup ladder dense_below",
 };

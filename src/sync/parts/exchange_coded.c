@@ -10,35 +10,64 @@
  *
  * with M the bytes of one coded vector, that of the tensors which are not small.
  * Segments are whole buckets. */
-#include "sync/notes.h"
-
 #include <float.h>
 #include <string.h>
 
 #include "kernels/vector.h"
+#include "sync/measure.h"
+#include "sync/notes.h"
+#include "sync/path.h"
 #include "sync/small.h"
 
 typedef struct coded {
-    gwi_coder coder;
     uint8_t *in, *out; /* P messages each; gather uses `in` alone */
     size_t cap;        /* of one message */
     size_t *lens, *out_lens;
     void *memory;
 } coded;
 
-static bool coded_fits(const gwi_spec *spec)
+enum { VIA_AUTO, VIA_GATHER, VIA_SCATTER };
+
+typedef struct options {
+    int via;
+} options;
+
+static const gwi_key keys[] = {
+    {.name = "via",
+     .meaning =
+         "whole vectors to all, or segments to owners and back; auto: what sends less",
+     .fallback = "auto",
+     .words = "auto|gather|scatter",
+     .at = offsetof(options, via),
+     .value = GWI_WORD},
+    {.name = NULL},
+};
+
+static int via_of(const gwi_spec *spec)
 {
-    return spec->which == GWI_WHICH_ALL &&
-           (spec->how == GWI_HOW_LEVELS || spec->how == GWI_HOW_BF16);
+    return ((const options *)gwi_options_of(spec, GWI_EXCHANGE))->via;
+}
+
+static bool coded_off(const gwi_spec *spec)
+{
+    return spec->part[GWI_CODER] == &gwi_coder_f32.part;
 }
 
 typedef struct segment {
     size_t begin, end, bucket;
 } segment;
 
+/* Vectors are cut where a coder would cut them. */
+static size_t bucket_of(const gwi_spec *spec)
+{
+    const gwi_coder *coder = gwi_coder_of(spec);
+
+    return coder->bucket != NULL ? coder->bucket(spec) : 512;
+}
+
 static segment segment_of(const gw_sync *s, int rank)
 {
-    size_t n = gwi_rest(s), bucket = s->spec.opt.bucket, first, last;
+    size_t n = gwi_rest(s), bucket = bucket_of(&s->spec), first, last;
 
     gw_part((n + bucket - 1) / bucket, s->comm->workers, rank, &first, &last);
     return (segment){first * bucket < n ? first * bucket : n,
@@ -47,28 +76,29 @@ static segment segment_of(const gw_sync *s, int rank)
 
 static bool scatters(const gw_sync *s)
 {
-    return s->spec.opt.via == GWI_VIA_SCATTER;
+    return via_of(&s->spec) == VIA_SCATTER;
 }
 
 /* What sends less. With two workers it is the same, and gathering codes only once. */
 static void choose_way(gw_sync *s)
 {
+    options *opt = (void *)s->spec.options[GWI_EXCHANGE];
     size_t p = (size_t)s->comm->workers;
 
-    if (s->spec.opt.via == GWI_VIA_AUTO)
-        s->spec.opt.via = 2 * (p - 1) < p * (p - 1) ? GWI_VIA_SCATTER : GWI_VIA_GATHER;
+    if (opt->via == VIA_AUTO)
+        opt->via = 2 * (p - 1) < p * (p - 1) ? VIA_SCATTER : VIA_GATHER;
     gwi_spec_write(&s->spec, s->text, sizeof s->text);
 }
 
 static gw_status coded_init(gw_sync *s)
 {
-    coded *x = s->state;
+    coded *x = gwi_state(s, GWI_EXCHANGE);
     size_t n = gwi_rest(s), p = (size_t)s->comm->workers;
 
     choose_way(s);
-    GWI_TRY(gwi_coder_init(&x->coder, &s->spec, s->layout, gwi_looks(s), n));
+    GWI_TRY(gwi_coding_init(&s->coding, &s->spec, s->layout, gwi_looks(s), n));
     segment longest = segment_of(s, 0);
-    size_t message = gwi_coder_vector_bound(&x->coder, scatters(s) ? longest.end : n);
+    size_t message = gwi_coding_vector_bound(&s->coding, scatters(s) ? longest.end : n);
     x->cap = (message + 63) & ~(size_t)63;
     x->memory = gwi_calloc(p, (scatters(s) ? 2 : 1) * x->cap + 2 * sizeof(size_t));
     if (x->memory == NULL)
@@ -83,29 +113,28 @@ static gw_status coded_init(gw_sync *s)
 
 static void coded_fini(gw_sync *s)
 {
-    coded *x = s->state;
+    coded *x = gwi_state(s, GWI_EXCHANGE);
 
-    gwi_coder_fini(&x->coder);
     gwi_free(x->memory);
 }
 
 /* Where the vector to be sent lies: the residual takes it in, if there is one. */
 static float *source(gw_sync *s, float *v)
 {
-    if (s->residual == NULL)
+    if (s->kept[GWI_RESIDUAL] == NULL)
         return v;
-    gwi_add(s->residual, v, gwi_rest(s));
-    return s->residual;
+    gwi_add(s->kept[GWI_RESIDUAL], v, gwi_rest(s));
+    return s->kept[GWI_RESIDUAL];
 }
 
 /* Adds what worker r sent to acc. */
 static gw_status add_message(gw_sync *s, int r, float *acc, size_t n)
 {
-    coded *x = s->state;
+    coded *x = gwi_state(s, GWI_EXCHANGE);
 
     return gwi_blame(s, r,
-                     gwi_coder_add_vector(&x->coder, x->in + (size_t)r * x->cap,
-                                          x->lens[r], s->step, acc, n));
+                     gwi_coding_add_vector(&s->coding, x->in + (size_t)r * x->cap,
+                                           x->lens[r], s->step, acc, n));
 }
 
 /* A note if the sum of numbers that were finite is not. It cannot be where the largest
@@ -123,28 +152,28 @@ static gwi_note look_at_sum(const gw_sync *s, const float *v, size_t begin, size
 
 static gw_status put_back_own(gw_sync *s)
 {
-    coded *x = s->state;
+    coded *x = gwi_state(s, GWI_EXCHANGE);
     size_t own = (size_t)s->comm->rank;
 
-    if (s->residual == NULL)
+    if (s->kept[GWI_RESIDUAL] == NULL)
         return GW_OK;
-    return gwi_coder_add_vector(&x->coder, x->in + own * x->cap, x->lens[own], s->step,
-                                s->residual, gwi_rest(s));
+    return gwi_coding_add_vector(&s->coding, x->in + own * x->cap, x->lens[own],
+                                 s->step, s->kept[GWI_RESIDUAL], gwi_rest(s));
 }
 
 static gw_status add_all(gw_sync *s, float *v, gwi_note *note)
 {
-    coded *x = s->state;
+    coded *x = gwi_state(s, GWI_EXCHANGE);
     size_t n = gwi_rest(s);
     int p = s->comm->workers;
     float peak = 0;
 
     GWI_TRY(gwi_blame(
-        s, 0, gwi_coder_get_vector(&x->coder, x->in, x->lens[0], s->step, v, n)));
-    peak += gwi_coder_peak(&x->coder);
+        s, 0, gwi_coding_get_vector(&s->coding, x->in, x->lens[0], s->step, v, n)));
+    peak += gwi_coding_peak(&s->coding);
     for (int r = 1; r < p; r++) {
         GWI_TRY(add_message(s, r, v, n));
-        peak += gwi_coder_peak(&x->coder);
+        peak += gwi_coding_peak(&s->coding);
     }
     if (p > 1)
         gwi_divide(v, (float)p, n);
@@ -154,7 +183,7 @@ static gw_status add_all(gw_sync *s, float *v, gwi_note *note)
 
 static gw_status run_gather(gw_sync *s, float *v, gwi_note *note)
 {
-    coded *x = s->state;
+    coded *x = gwi_state(s, GWI_EXCHANGE);
     size_t n = gwi_rest(s), len;
     uint8_t *msg = x->in + (size_t)s->comm->rank * x->cap;
     gwi_occasion at = {.step = s->step, .key = gwi_sync_key(s, false)};
@@ -162,10 +191,10 @@ static gw_status run_gather(gw_sync *s, float *v, gwi_note *note)
 
     if (good)
         GWI_TRY(
-            gwi_coder_put_vector(&x->coder, source(s, v), n, &at, msg, x->cap, &len));
+            gwi_coding_put_vector(&s->coding, source(s, v), n, &at, msg, x->cap, &len));
     else
         len = gwi_put_note(s, msg, *note);
-    gwi_sync_encoded(s);
+    gwi_decodes(s);
     GWI_TRY(gwi_allgather(s->comm, msg, len, x->in, x->cap, x->lens));
     GWI_TRY(gwi_least_note(s, x->in, x->cap, x->lens, note));
     if (*note != 0)
@@ -178,22 +207,22 @@ static gw_status run_gather(gw_sync *s, float *v, gwi_note *note)
 /* Codes every segment but the own one into x->out, lengths into x->lens. */
 static gw_status code_segments(gw_sync *s, float *src)
 {
-    coded *x = s->state;
+    coded *x = gwi_state(s, GWI_EXCHANGE);
 
     for (int r = 0; r < s->comm->workers; r++) {
         segment g = segment_of(s, r);
         gwi_occasion at = {s->step, gwi_sync_key(s, false), g.bucket};
         if (r != s->comm->rank)
-            GWI_TRY(gwi_coder_put_vector(&x->coder, src + g.begin, g.end - g.begin, &at,
-                                         x->out + (size_t)r * x->cap, x->cap,
-                                         &x->lens[r]));
+            GWI_TRY(gwi_coding_put_vector(&s->coding, src + g.begin, g.end - g.begin,
+                                          &at, x->out + (size_t)r * x->cap, x->cap,
+                                          &x->lens[r]));
     }
     return GW_OK;
 }
 
 static void note_to_all(gw_sync *s, gwi_note note)
 {
-    coded *x = s->state;
+    coded *x = gwi_state(s, GWI_EXCHANGE);
 
     for (int r = 0; r < s->comm->workers; r++)
         x->lens[r] = gwi_put_note(s, x->out + (size_t)r * x->cap, note);
@@ -203,7 +232,7 @@ static void note_to_all(gw_sync *s, gwi_note note)
  * the lengths received. */
 static gw_status all_to_all(gw_sync *s)
 {
-    coded *x = s->state;
+    coded *x = gwi_state(s, GWI_EXCHANGE);
     size_t p = (size_t)s->comm->workers;
 
     memcpy(x->out_lens, x->lens, p * sizeof *x->lens);
@@ -219,15 +248,15 @@ static gw_status all_to_all(gw_sync *s)
 /* After a note: what was coded for others returns, since nobody will apply it. */
 static gw_status put_back_segments(gw_sync *s)
 {
-    coded *x = s->state;
+    coded *x = gwi_state(s, GWI_EXCHANGE);
 
-    for (int r = 0; s->residual != NULL && r < s->comm->workers; r++) {
+    for (int r = 0; s->kept[GWI_RESIDUAL] != NULL && r < s->comm->workers; r++) {
         segment g = segment_of(s, r);
         if (r != s->comm->rank)
-            GWI_TRY(
-                gwi_coder_add_vector(&x->coder, x->out + (size_t)r * x->cap,
-                                     gwi_coder_vector_bound(&x->coder, g.end - g.begin),
-                                     s->step, s->residual + g.begin, g.end - g.begin));
+            GWI_TRY(gwi_coding_add_vector(
+                &s->coding, x->out + (size_t)r * x->cap,
+                gwi_coding_vector_bound(&s->coding, g.end - g.begin), s->step,
+                s->kept[GWI_RESIDUAL] + g.begin, g.end - g.begin));
     }
     return GW_OK;
 }
@@ -235,19 +264,18 @@ static gw_status put_back_segments(gw_sync *s)
 /* The average of the own segment: own values exactly, the others' as they came. */
 static gw_status average_own(gw_sync *s, float *v, segment g, gwi_note *note)
 {
-    coded *x = s->state;
     size_t n = g.end - g.begin;
     float peak;
 
-    if (s->residual != NULL) {
-        memcpy(v + g.begin, s->residual + g.begin, n * sizeof *v);
-        memset(s->residual + g.begin, 0, n * sizeof *v);
+    if (s->kept[GWI_RESIDUAL] != NULL) {
+        memcpy(v + g.begin, s->kept[GWI_RESIDUAL] + g.begin, n * sizeof *v);
+        memset(s->kept[GWI_RESIDUAL] + g.begin, 0, n * sizeof *v);
     }
     peak = gwi_absmax(v + g.begin, n);
     for (int r = 0; r < s->comm->workers; r++)
         if (r != s->comm->rank) {
             GWI_TRY(add_message(s, r, v + g.begin, n));
-            peak += gwi_coder_peak(&x->coder);
+            peak += gwi_coding_peak(&s->coding);
         }
     gwi_divide(v + g.begin, (float)s->comm->workers, n);
     *note = look_at_sum(s, v, g.begin, g.end, peak);
@@ -257,27 +285,28 @@ static gw_status average_own(gw_sync *s, float *v, segment g, gwi_note *note)
 /* Codes the average for all; the error of one worker's coding stands for all P. */
 static gw_status code_average(gw_sync *s, float *v, segment g, size_t *len)
 {
-    coded *x = s->state;
+    coded *x = gwi_state(s, GWI_EXCHANGE);
     size_t n = g.end - g.begin;
     gwi_occasion at = {s->step, gwi_sync_key(s, true), g.bucket};
 
-    GWI_TRY(gwi_coder_put_vector(&x->coder, v + g.begin, n, &at,
-                                 x->in + (size_t)s->comm->rank * x->cap, x->cap, len));
-    if (s->residual != NULL)
-        gwi_axpy(s->residual + g.begin, (float)s->comm->workers, v + g.begin, n);
+    GWI_TRY(gwi_coding_put_vector(&s->coding, v + g.begin, n, &at,
+                                  x->in + (size_t)s->comm->rank * x->cap, x->cap, len));
+    if (s->kept[GWI_RESIDUAL] != NULL)
+        gwi_axpy(s->kept[GWI_RESIDUAL] + g.begin, (float)s->comm->workers, v + g.begin,
+                 n);
     return GW_OK;
 }
 
 static gw_status read_averages(gw_sync *s, float *v)
 {
-    coded *x = s->state;
+    coded *x = gwi_state(s, GWI_EXCHANGE);
 
     for (int r = 0; r < s->comm->workers; r++) {
         segment g = segment_of(s, r);
         GWI_TRY(gwi_blame(s, r,
-                          gwi_coder_get_vector(&x->coder, x->in + (size_t)r * x->cap,
-                                               x->lens[r], s->step, v + g.begin,
-                                               g.end - g.begin)));
+                          gwi_coding_get_vector(&s->coding, x->in + (size_t)r * x->cap,
+                                                x->lens[r], s->step, v + g.begin,
+                                                g.end - g.begin)));
     }
     return GW_OK;
 }
@@ -285,7 +314,7 @@ static gw_status read_averages(gw_sync *s, float *v)
 /* The second half: averages, or the note that one overflows, to all. */
 static gw_status hand_on(gw_sync *s, float *v, gwi_note *note)
 {
-    coded *x = s->state;
+    coded *x = gwi_state(s, GWI_EXCHANGE);
     size_t own = (size_t)s->comm->rank, len;
     segment g = segment_of(s, s->comm->rank);
     uint8_t *msg = x->in + own * x->cap;
@@ -302,7 +331,7 @@ static gw_status hand_on(gw_sync *s, float *v, gwi_note *note)
 
 static gw_status run_scatter(gw_sync *s, float *v, gwi_note *note)
 {
-    coded *x = s->state;
+    coded *x = gwi_state(s, GWI_EXCHANGE);
     size_t own = (size_t)s->comm->rank;
     bool good = *note == 0;
 
@@ -310,7 +339,7 @@ static gw_status run_scatter(gw_sync *s, float *v, gwi_note *note)
         GWI_TRY(code_segments(s, source(s, v)));
     else
         note_to_all(s, *note);
-    gwi_sync_encoded(s);
+    gwi_decodes(s);
     GWI_TRY(all_to_all(s));
     x->lens[own] = good ? 0 : gwi_put_note(s, x->in + own * x->cap, *note);
     GWI_TRY(gwi_least_note(s, x->in, x->cap, x->lens, note));
@@ -319,18 +348,26 @@ static gw_status run_scatter(gw_sync *s, float *v, gwi_note *note)
     return hand_on(s, v, note);
 }
 
-static gw_status coded_run(gw_sync *s, float *v, gwi_note *note)
+static gw_status coded_run(gw_sync *s, const gwi_result *at, gwi_note *note)
 {
-    return scatters(s) ? run_scatter(s, v, note) : run_gather(s, v, note);
+    return scatters(s) ? run_scatter(s, at->v, note) : run_gather(s, at->v, note);
+}
+
+static bool coded_gathers(const gwi_spec *spec)
+{
+    return via_of(spec) == VIA_GATHER;
 }
 
 const gwi_exchange gwi_exchange_coded = {
-    .name = "coded",
-    .fits = coded_fits,
-    .state_size = sizeof(coded),
-    .init = coded_init,
-    .fini = coded_fini,
+    .part = {.name = "coded",
+             .keys = keys,
+             .off = coded_off,
+             .state_size = sizeof(coded),
+             .init = coded_init,
+             .fini = coded_fini},
     .run = coded_run,
+    .path = gwi_path_of_lists,
     .lossy = true,
     .closes_up = true,
+    .gathers = coded_gathers,
 };

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * memories.c - walking over what the parts of a spec remember. */
+#include "sync/memories.h"
+
+static const gwi_remembered *memory_with(const gwi_spec *spec, unsigned tag)
+{
+    for (int kind = 0; kind < GWI_KINDS; kind++) {
+        const gwi_remembered *m = spec->part[kind]->memories;
+        for (; m != NULL && m->name != NULL; m++)
+            if (m->tag == tag && (m->wanted == NULL || m->wanted(spec)))
+                return m;
+    }
+    return NULL;
+}
+
+const gwi_remembered *gwi_next_memory(const gwi_spec *spec, gwi_memory_walk *walk)
+{
+    while (walk->tag < GWI_TAGS) {
+        const gwi_remembered *m = memory_with(spec, walk->tag++);
+        if (m != NULL)
+            return m;
+    }
+    return NULL;
+}
+
+size_t gwi_memory_floats(const gwi_spec *spec, const gw_layout *layout,
+                         const gwi_remembered *m)
+{
+    return m->floats != NULL ? m->floats(spec, layout) : layout->floats;
+}

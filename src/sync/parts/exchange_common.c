@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exchange_common.c - coordinates that all workers know: their values are averaged by
+ * one all-reduce, and no positions travel.
+ *
+ *     models     x = the average, where it is chosen; the rest stays as it is
+ *     gradients  residual += v;  values = chosen out of the residual
+ *                v = the average of the values where chosen, 0 elsewhere */
+#include <string.h>
+
+#include "kernels/vector.h"
+#include "sync/measure.h"
+#include "sync/notes.h"
+#include "sync/path.h"
+#include "sync/selection.h"
+#include "sync/small.h"
+
+typedef struct common {
+    float *sent; /* what this worker brings, in case it must be put back */
+    void *memory;
+} common;
+
+static bool common_off(const gwi_spec *spec)
+{
+    return !gwi_leaves_out(spec) && spec->subject != GWI_MODEL;
+}
+
+static gw_status common_check(const gwi_spec *spec, const gwi_stage *stage)
+{
+    for (int i = 0; i < spec->count; i++)
+        if (spec->stages[i]->role == GWI_ROLE_HOW)
+            return gw_fail(GW_ERR_SPEC,
+                           "'%s' does not fit behind '%s', whose values are added up "
+                           "on their way",
+                           spec->stages[i]->name, stage->name);
+    return GW_OK;
+}
+
+static gw_status common_init(gw_sync *s)
+{
+    common *x = gwi_state(s, GWI_EXCHANGE);
+    const gwi_selector *selector = gwi_selector_of(&s->spec);
+    size_t most;
+
+    if (s->spec.subject == GWI_MODEL)
+        return GW_OK;
+    most = selector->most(&s->spec, gwi_rest(s));
+    x->memory = gwi_calloc(most, 8 + sizeof *x->sent);
+    if (x->memory == NULL)
+        return gw_fail(GW_ERR_NOMEM, "no memory for %zu values", most);
+    s->list = gwi_list_in(x->memory, most);
+    x->sent = s->list.value + most;
+    return GW_OK;
+}
+
+static void common_fini(gw_sync *s)
+{
+    common *x = gwi_state(s, GWI_EXCHANGE);
+
+    gwi_free(x->memory);
+}
+
+/* ---- models: a range, in place -------------------------------------------------- */
+
+static gw_status run_models(gw_sync *s, float *x, gwi_note *note)
+{
+    gwi_common c;
+
+    gwi_selector_of(&s->spec)->agree(s, &c);
+    *note = gwi_look_at(s, x, c.begin, c.end);
+    gwi_decodes(s);
+    return gwi_average(s, x + c.begin, c.end - c.begin, c.begin, note);
+}
+
+/* ---- gradients, and changes of models ---------------------------------------------
+ */
+
+/* Moves the chosen coordinates, 0 or not, out of residual + v, to the list. */
+static void take(gw_sync *s, float *v)
+{
+    const gwi_memory *memory = gwi_memory_of(&s->spec);
+    float *r = s->kept[GWI_RESIDUAL];
+    gwi_list *list = &s->list;
+    gwi_common c;
+
+    if (r != NULL)
+        gwi_add(r, memory->enter != NULL ? memory->enter(s, v) : v, gwi_rest(s));
+    else
+        r = v;
+    gwi_selector_of(&s->spec)->agree(s, &c);
+    list->n = c.count;
+    memcpy(list->index, c.index, c.count * sizeof *c.index);
+    for (size_t i = 0; i < list->n; i++) {
+        list->value[i] = r[list->index[i]];
+        r[list->index[i]] = 0;
+    }
+    if (memory->sent != NULL)
+        memory->sent(s, list);
+}
+
+/* The average of the list's values; a note about a sum names its tensor. */
+static gw_status average_list(gw_sync *s, gwi_note *note)
+{
+    gwi_list *list = &s->list;
+    gwi_note *carried = gwi_looks(s) ? note : NULL;
+    size_t at;
+
+    GWI_TRY(
+        gwi_allreduce(s->comm, list->value, list->n, (float)s->comm->workers, carried));
+    at = *note & UINT32_MAX;
+    if ((*note & GWI_NOTE_SUM) == GWI_NOTE_SUM && at < list->n)
+        *note = gwi_note_of_sum(s, gwi_rest_place(s, list->index[at]));
+    return GW_OK;
+}
+
+static gw_status run_gradients(gw_sync *s, float *v, gwi_note *note)
+{
+    common *x = gwi_state(s, GWI_EXCHANGE);
+    gwi_list *list = &s->list;
+    bool good = *note == 0;
+
+    if (good) {
+        take(s, v);
+        *note = gwi_look_at_selected(s);
+        good = *note == 0;
+    } else {
+        gwi_common c;
+        gwi_selector_of(&s->spec)->agree(s, &c);
+        list->n = c.count;
+    }
+    if (!good)
+        memset(list->value, 0, list->n * sizeof *list->value);
+    memcpy(x->sent, list->value, list->n * sizeof *x->sent);
+    gwi_decodes(s);
+    GWI_TRY(average_list(s, note));
+    if (*note != 0) {
+        memcpy(list->value, x->sent, list->n * sizeof *x->sent);
+        if (good)
+            gwi_keep(s, list);
+        return GW_OK;
+    }
+    memset(v, 0, gwi_rest(s) * sizeof *v);
+    gwi_vector()->scatter_add(v, list->index, list->value, list->n);
+    return GW_OK;
+}
+
+static gw_status common_run(gw_sync *s, const gwi_result *at, gwi_note *note)
+{
+    return s->spec.subject == GWI_MODEL ? run_models(s, at->v, note)
+                                        : run_gradients(s, at->v, note);
+}
+
+static gwi_path common_path(const gwi_spec *spec, const gw_layout *layout, int workers,
+                            const gw_traffic *t)
+{
+    double n = (double)layout->floats * gwi_selector_of(spec)->density(spec);
+
+    return gwi_path_repeated(gwi_path_of_sum(n, workers), t);
+}
+
+const gwi_exchange gwi_exchange_common = {
+    .part = {.name = "common",
+             .check = common_check,
+             .off = common_off,
+             .state_size = sizeof(common),
+             .init = common_init,
+             .fini = common_fini},
+    .run = common_run,
+    .path = common_path,
+    .lossy = true,
+    .closes_up = true,
+};

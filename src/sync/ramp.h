@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ramp.h - what is different at the beginning: dense steps, then a ladder of
+ * densities. */
+#ifndef GWI_RAMP_H
+#define GWI_RAMP_H
+
+#include "sync/parts.h"
+
+/* Whether a step, 1 in the first, is one of the dense ones at the beginning. */
+bool gwi_ramp_is_dense(const gwi_spec *spec, uint64_t step);
+
+/* The density that a step after these asks for, and the largest of all. */
+double gwi_ramp_density(const gwi_spec *spec, uint64_t step);
+double gwi_ramp_most(const gwi_spec *spec);
+
+#endif

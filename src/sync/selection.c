@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * selection.c - what lies between a vector and the list that is sent of it. */
+#include "sync/selection.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/vector.h"
+#include "sync/notes.h"
+#include "sync/small.h"
+
+size_t gwi_entries(double density, size_t n)
+{
+    size_t k = (size_t)(density * (double)n);
+
+    return k < 1 ? 1 : k > n ? n : k;
+}
+
+size_t gwi_wanted(const gw_sync *s)
+{
+    return gwi_entries(s->now.density, gwi_rest(s));
+}
+
+void gwi_choose(gw_sync *s, const gwi_result *at)
+{
+    const gwi_memory *memory = gwi_memory_of(&s->spec);
+    float *r = s->kept[GWI_RESIDUAL];
+    const float *g = at->v;
+
+    if (g != NULL && memory->enter != NULL)
+        g = memory->enter(s, at->v);
+    if (r == NULL) {
+        r = at->v;
+        g = NULL;
+    }
+    gwi_selector_of(&s->spec)->run(s, r, g);
+    if (memory->sent != NULL)
+        memory->sent(s, &s->list);
+}
+
+void gwi_keep(gw_sync *s, const gwi_list *list)
+{
+    if (gwi_memory_of(&s->spec)->keep != NULL)
+        gwi_memory_of(&s->spec)->keep(s, list);
+}
+
+/* ---- results ---------------------------------------------------------------- */
+
+void gwi_result_clear(const gw_sync *s, const gwi_result *at)
+{
+    if (at->v != NULL)
+        memset(at->v, 0, s->layout->floats * sizeof *at->v);
+}
+
+/* The entries of a list ascend, and so do the pieces. */
+static void add_to_pieces(const gwi_result *at, const gwi_list *list)
+{
+    size_t begin = 0, e = 0;
+
+    for (size_t i = 0; i < at->count; i++) {
+        const gw_piece *piece = &at->pieces[i];
+        for (; e < list->n && list->index[e] - begin < piece->floats; e++)
+            piece->at[list->index[e] - begin] += list->value[e];
+        begin += piece->floats;
+    }
+}
+
+void gwi_result_add(const gw_sync *s, const gwi_result *at, const gwi_list *list)
+{
+    (void)s;
+    if (at->v != NULL)
+        gwi_vector()->scatter_add(at->v, list->index, list->value, list->n);
+    else
+        add_to_pieces(at, list);
+}
+
+/* ---- bad numbers -------------------------------------------------------------- */
+
+static bool is_changed(const gwi_spec *spec)
+{
+    const gwi_memory *memory = gwi_memory_of(spec);
+
+    return (memory->changes != NULL && memory->changes(spec)) ||
+           gwi_transform_of(spec)->forward != NULL;
+}
+
+bool gwi_goes_straight(const gw_sync *s)
+{
+    return s->now.gradient && !s->now.dense && gwi_exchange_of(&s->spec)->of_lists &&
+           s->kept[GWI_RESIDUAL] != NULL && !is_changed(&s->spec) &&
+           s->small.count == 0;
+}
+
+bool gwi_looks_later(const gw_sync *s)
+{
+    return s->nonfinite == GW_NONFINITE_END && gwi_selector_of(&s->spec)->shows_bad &&
+           gwi_goes_straight(s);
+}
+
+/* A finite gradient was more than the residual could take in: what overflowed is
+ * dropped, the rest goes back. */
+static void keep_finite(gw_sync *s, const gwi_list *selected)
+{
+    float *r = s->kept[GWI_RESIDUAL];
+
+    for (size_t i = 0; r != NULL && i < selected->n; i++)
+        if (isfinite(selected->value[i]))
+            r[selected->index[i]] += selected->value[i];
+}
+
+gwi_note gwi_look_at_selected(gw_sync *s)
+{
+    const gwi_list *selected = &s->list;
+    size_t bad;
+
+    if (!gwi_looks(s))
+        return 0;
+    bad = gwi_first_nonfinite(selected->value, selected->n);
+    if (bad == selected->n)
+        return 0;
+    if (gwi_looks_later(s))
+        s->spoiled = true;
+    else
+        keep_finite(s, selected);
+    bad = selected->index[bad];
+    if (gwi_exchange_of(&s->spec)->closes_up)
+        bad = gwi_rest_place(s, bad);
+    return gwi_note_at(s, bad);
+}
