@@ -498,11 +498,31 @@ typedef struct gw_spec_info {
                              * max(1, floor(growth sqrt(s) / workers)) of them */
     /* The names of its stages, in their order; NULL ends them. */
     const char *stages[GW_STAGES_MAX + 1];
+    size_t memories; /* how many it has: gw_memory_describe() */
 } gw_spec_info;
 
 /* Describes a spec. GW_ERR_SPEC, as from gw_spec_check(), or GW_ERR_ARG; *info is
  * unchanged then. */
 GW_API gw_status gw_spec_describe(const char *spec, gw_spec_info *info);
+
+/* What a run that goes on with another number of workers makes of a memory. */
+typedef enum gw_handing {
+    GW_HANDING_ADDED = 0,   /* new worker r gets the sum of old workers r, r + P, ... */
+    GW_HANDING_COMMON = 1,  /* the same on all workers */
+    GW_HANDING_AVERAGED = 2 /* all get the average */
+} gw_handing;
+
+/* A vector that a spec keeps from step to step, and that gw_sync_save() writes. */
+typedef struct gw_memory_info {
+    size_t struct_size; /* sizeof(gw_memory_info) */
+    const char *name;   /* one word, such as "residual" */
+    unsigned bit;       /* of the set in a saved state (docs/format-files.md) */
+    gw_handing handing;
+} gw_memory_info;
+
+/* Describes memory i of a spec, from 0 on, by ascending bits. GW_ERR_SPEC; GW_ERR_ARG,
+ * also if there are not as many. *info is unchanged then. */
+GW_API gw_status gw_memory_describe(const char *spec, size_t i, gw_memory_info *info);
 
 /* A stage: a recipe such as "topk", or what refines one, such as "q". */
 typedef struct gw_stage_info {

@@ -101,6 +101,13 @@ static gw_status compare(const char *spec, const gw_sync *s, const seen *seen)
             spec);
     REQUIRE(info.bytes_per_param == 4.0 * vectors, "%s: %g bytes for %d vectors", spec,
             info.bytes_per_param, vectors);
+    REQUIRE(info.memories == (size_t)vectors, "%s: %zu memories for %d vectors", spec,
+            info.memories, vectors);
+    for (size_t i = 0; i < info.memories; i++) {
+        gw_memory_info memory = {.struct_size = sizeof memory};
+        PASS_ON(gw_memory_describe(spec, i, &memory));
+        REQUIRE(s->kept[memory.bit] != NULL, "%s has no %s", spec, memory.name);
+    }
     REQUIRE((info.period > 0) == (seen->by_gradient + seen->by_model > 0),
             "%s: the period is wrong", spec);
     REQUIRE(!seen->due || (t & GW_TRAIT_NEEDS_MODEL), "%s needs models", spec);
@@ -312,7 +319,12 @@ static void test_sizes(void **state)
     assert_int_equal(larger.info.struct_size, sizeof(gw_spec_info));
     assert_memory_equal(larger.later, zeros, sizeof zeros);
     memset(&info, 0x55, sizeof info);
-    info.struct_size = sizeof info - 1;
+    /* Programs of before `memories` was there. */
+    info.struct_size = offsetof(gw_spec_info, memories);
+    assert_run_ok(gw_spec_describe("topk:0.1", &info));
+    assert_int_equal(info.struct_size, offsetof(gw_spec_info, memories));
+    memset(&info, 0x55, sizeof info);
+    info.struct_size = offsetof(gw_spec_info, memories) - 1;
     assert_int_equal(gw_spec_describe("topk:0.1", &info), GW_ERR_ARG);
     assert_non_null(strstr(gw_error_message(), "struct_size"));
     assert_int_equal(info.traits, 0x55555555);

@@ -76,7 +76,12 @@ class Stats(Structure):
 class SpecInfo(Structure):
     _fields_ = [("struct_size", c_size_t), ("traits", c_uint), ("bytes_per_param", c_double),
                 ("period", c_uint64), ("growth", c_double),
-                ("stages", c_char_p * (STAGES_MAX + 1))]
+                ("stages", c_char_p * (STAGES_MAX + 1)), ("memories", c_size_t)]
+
+
+class MemoryInfo(Structure):
+    _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("bit", c_uint),
+                ("handing", c_int)]
 
 
 class StageInfo(Structure):
@@ -94,7 +99,7 @@ class KeyInfo(Structure):
 STRUCTS: Dict[str, Type[Structure]] = {
     "gw_comm_options": CommOptions, "gw_local_options": LocalOptions,
     "gw_traffic": Traffic, "gw_tensor": Tensor, "gw_sync_options": SyncOptions,
-    "gw_piece": Piece, "gw_spec_info": SpecInfo, "gw_stage_info": StageInfo,
+    "gw_piece": Piece, "gw_spec_info": SpecInfo, "gw_memory_info": MemoryInfo, "gw_stage_info": StageInfo,
     "gw_key_info": KeyInfo,
     "gw_stats": Stats}
 
@@ -133,6 +138,7 @@ FUNCTIONS: Dict[str, Tuple] = {
     "gw_recipe_summary": (c_char_p, c_size_t),
     "gw_recipe_example": (c_char_p, c_size_t),
     "gw_spec_describe": (c_int, c_char_p, POINTER(SpecInfo)),
+    "gw_memory_describe": (c_int, c_char_p, c_size_t, POINTER(MemoryInfo)),
     "gw_stage_describe": (c_int, c_char_p, POINTER(StageInfo)),
     "gw_key_describe": (c_int, c_char_p, c_size_t, POINTER(KeyInfo)),
     "gw_sync_start": (c_int, c_void_p, _floats),

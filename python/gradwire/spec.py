@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 from . import _api
-from ._api import KeyInfo, SpecInfo, StageInfo, check, lib
+from ._api import KeyInfo, MemoryInfo, SpecInfo, StageInfo, check, lib
 from .errors import SpecError
 
 
@@ -112,6 +112,18 @@ def describe_stage(name: str) -> Stage:
     return Stage(_text(info.name), _text(info.summary), _text(info.example),
                  _text(info.cost), _or_none(info.expect), bool(info.recipe),
                  tuple(_key(info.name, i) for i in range(info.keys)))
+
+
+def memories(spec: str) -> Dict[str, int]:
+    """The vectors that a spec keeps: names, and their bits in a saved state, ascending."""
+    info = SpecInfo(struct_size=ctypes.sizeof(SpecInfo))
+    check(lib.gw_spec_describe(_encoded(spec), info))
+    found = {}
+    for i in range(info.memories):
+        one = MemoryInfo(struct_size=ctypes.sizeof(MemoryInfo))
+        check(lib.gw_memory_describe(_encoded(spec), i, one))
+        found[_text(one.name)] = one.bit
+    return found
 
 
 def describe(spec: str) -> Description:

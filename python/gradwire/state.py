@@ -18,13 +18,11 @@ import numpy as np
 from ._api import check, lib
 from .errors import DataError
 from .handshake import clean
+from .spec import memories
 
 MAGIC = b"GWSTATE1"
 WORDS, SPEC_LEN = 15, 256
 HEADER = 8 * WORDS + SPEC_LEN
-RESIDUAL, VELOCITY, REFERENCE, MEAN = "residual", "velocity", "reference", "mean"
-# In the order of their bits.
-VECTORS = (RESIDUAL, VELOCITY, REFERENCE, MEAN)
 COUNTERS = ("steps", "skipped", "bytes_sent", "bytes_received", "messages_sent",
             "messages_received")
 # Sums that are no counts; states of before lack them.
@@ -41,21 +39,20 @@ def unpack(data: np.ndarray, parts: Sequence[Any], workers: int) -> Dict[str, An
                   **dict(zip(MASSES, data[8 * 13:8 * 15].view("<f8").tolist()))},
         "started": words[12]}
     at = HEADER
-    for bit, name in enumerate(VECTORS):
-        if words[2] >> bit & 1:
-            vector = data[at:at + 4 * words[1]].view("<f4")
-            result[name] = {p.name: vector[p.offset:p.offset + p.size].reshape(p.shape)
-                            for p in parts}
-            at += 4 * words[1]
+    for name in memories(spec):
+        vector = data[at:at + 4 * words[1]].view("<f4")
+        result[name] = {p.name: vector[p.offset:p.offset + p.size].reshape(p.shape)
+                        for p in parts}
+        at += 4 * words[1]
     return result
 
 
 def pack(state: Mapping[str, Any], parts: Sequence[Any]) -> np.ndarray:
     n = sum(p.size for p in parts)
-    held = [v for v in VECTORS if v in state]
+    held = {name: bit for name, bit in memories(state["spec"]).items() if name in state}
     data = np.zeros(HEADER + 4 * n * len(held) + 8, np.uint8)
     words = [int.from_bytes(MAGIC, "little"), n,
-             sum(1 << VECTORS.index(v) for v in held), state["step"], *state["phase"],
+             sum(1 << bit for bit in held.values()), state["step"], *state["phase"],
              *(state["stats"][c] for c in COUNTERS), state["started"],
              *np.array([state["stats"].get(m, 0.0) for m in MASSES], "<f8").view("<u8")]
     data[:8 * WORDS] = np.array(words, "<u8").view(np.uint8)

@@ -112,6 +112,16 @@ static gw_status hand_out(void *to, const void *known, size_t own, size_t least,
 /* The structs of version 0.1 ended with these fields. */
 #define LEAST(type, last) (offsetof(type, last) + sizeof((type){0}.last))
 
+static const gwi_remembered *memory_at(const gwi_spec *spec, size_t i)
+{
+    gwi_memory_walk walk = {0};
+    const gwi_remembered *m = gwi_next_memory(spec, &walk);
+
+    for (; m != NULL && i > 0; i--)
+        m = gwi_next_memory(spec, &walk);
+    return m;
+}
+
 gw_status gw_spec_describe(const char *text, gw_spec_info *info)
 {
     gw_spec_info known = {0};
@@ -124,10 +134,26 @@ gw_status gw_spec_describe(const char *text, gw_spec_info *info)
     known.period = period_of(&spec);
     if (gwi_schedule_of(&spec)->growth != NULL)
         known.growth = gwi_schedule_of(&spec)->growth(&spec);
+    while (memory_at(&spec, known.memories) != NULL)
+        known.memories++;
     for (int i = 0; i < spec.count; i++)
         known.stages[i] = spec.stages[i]->name;
     return hand_out(info, &known, sizeof known, LEAST(gw_spec_info, stages),
                     "gw_spec_info");
+}
+
+gw_status gw_memory_describe(const char *text, size_t i, gw_memory_info *info)
+{
+    const gwi_remembered *m;
+    gwi_spec spec;
+
+    GWI_TRY(gwi_spec_parse(text, &spec));
+    m = memory_at(&spec, i);
+    if (m == NULL)
+        return gw_fail(GW_ERR_ARG, "'%s' has no memory number %zu", text, i);
+    gw_memory_info known = {.name = m->name, .bit = m->tag, .handing = m->handing};
+    return hand_out(info, &known, sizeof known, LEAST(gw_memory_info, handing),
+                    "gw_memory_info");
 }
 
 gw_status gw_stage_describe(const char *name, gw_stage_info *info)

@@ -24,20 +24,13 @@
 
 /* ---- what all kinds have -------------------------------------------------- */
 
-/* What becomes of a memory when a run goes on with another number of workers. */
-typedef enum gwi_handing {
-    GWI_ADDED,   /* new worker r gets the sum of old workers r, r + P, ... */
-    GWI_COMMON,  /* all old workers had the same */
-    GWI_AVERAGED /* all get the average */
-} gwi_handing;
-
 /* Floats that a part remembers from step to step: gwi_kept() in sync.h. They are
  * zeroed at first, saved, loaded and counted by whoever walks this list. */
 typedef struct gwi_remembered {
-    const char *name; /* of saved states: one word */
-    const char *what; /* for messages */
-    unsigned tag;     /* bit of saved states, different for all parts of a spec */
-    gwi_handing handing;
+    const char *name;   /* of saved states: one word */
+    const char *what;   /* for messages */
+    unsigned tag;       /* bit of saved states, different for all parts of a spec */
+    gw_handing handing; /* when a run goes on with another number of workers */
     bool (*wanted)(const gwi_spec *spec); /* NULL: always */
     /* How many floats, if not as many as the model has. */
     size_t (*floats)(const gwi_spec *spec, const gw_layout *layout);

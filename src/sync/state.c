@@ -237,18 +237,18 @@ static void add_floats(float *v, const uint8_t *bytes, size_t n, float scale)
 }
 
 /* How old worker w's memory counts for this worker. */
-static float share(const gw_sync *s, gwi_handing handing, size_t w, size_t count)
+static float share(const gw_sync *s, gw_handing handing, size_t w, size_t count)
 {
     size_t p = (size_t)s->comm->workers, own = (size_t)s->comm->rank;
 
     if (count == p)
         return 1.0f;
     switch (handing) {
-    case GWI_COMMON:
+    case GW_HANDING_COMMON:
         return w == 0 ? 1.0f : 0.0f;
-    case GWI_AVERAGED:
+    case GW_HANDING_AVERAGED:
         return 1.0f / (float)count;
-    case GWI_ADDED:
+    case GW_HANDING_ADDED:
         break;
     }
     return w % p == own ? 1.0f : 0.0f;
@@ -280,7 +280,7 @@ static void take_over(gw_sync *s, const uint8_t *state, size_t w, size_t count)
         s->spoiled = false;
     }
     /* What was lost is counted once, wherever it is counted. */
-    if (share(s, GWI_ADDED, w, count) > 0)
+    if (share(s, GW_HANDING_ADDED, w, count) > 0)
         s->stats.lost_mass += word_real(get_word(state + 8 * 13));
     while ((m = gwi_next_memory(&s->spec, &walk)) != NULL) {
         take_floats(s->kept[m->tag], at, gwi_kept_floats(s, m),

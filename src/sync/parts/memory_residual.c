@@ -145,11 +145,14 @@ static void residual_keep(gw_sync *s, const gwi_list *list)
 }
 
 static const gwi_remembered memories[] = {
-    {.name = "residual", .what = "residual", .tag = GWI_RESIDUAL, .handing = GWI_ADDED},
+    {.name = "residual",
+     .what = "residual",
+     .tag = GWI_RESIDUAL,
+     .handing = GW_HANDING_ADDED},
     {.name = "velocity",
      .what = "velocity",
      .tag = GWI_VELOCITY,
-     .handing = GWI_ADDED,
+     .handing = GW_HANDING_ADDED,
      .wanted = has_momentum},
     {.name = NULL},
 };
