@@ -29,10 +29,10 @@ uint64_t gwi_sync_key(const gw_sync *s, bool second)
     return gwi_random_key(seed_of(s), s->step, worker);
 }
 
-/* No worker has this number, nor has one twice as large. */
-uint64_t gwi_common_key(const gw_sync *s)
+/* No worker has this number. */
+uint64_t gwi_common_key(const gw_sync *s, uint64_t seed)
 {
-    return gwi_random_key(seed_of(s), s->step, UINT64_MAX);
+    return gwi_random_key(s->seed + seed, s->step, UINT64_MAX);
 }
 
 /* ---- the same on all workers -------------------------------------------- */
