@@ -11,6 +11,7 @@
 
 #include "kernels/cpu.h"
 #include "kernels/kernels.h"
+#include "kernels/signs.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -138,12 +139,14 @@ static void levels_decode_add(arm *a)
 
 static void sign_encode(arm *a)
 {
-    sink = (double)gwi_sign_encode(gradient(a), a->lab->n, a->lab->packed);
+    gwi_signs_encode_subtract(a->lab->r, a->lab->n, GWI_LEVELS_BUCKET, a->lab->packed,
+                              a->lab->norms);
 }
 
 static void sign_decode_add(arm *a)
 {
-    gwi_sign_decode_add(a->lab->packed, 1e-3f, a->lab->r, a->lab->n);
+    gwi_signs_decode_add(a->lab->packed, a->lab->norms, a->lab->r, a->lab->n,
+                         GWI_LEVELS_BUCKET);
 }
 
 static void bf16_encode(arm *a)
@@ -177,7 +180,8 @@ static const kernel kernels[] = {
     {"levels: encode", NONE, 2, ON_N, READ, 4.25, 3, NONE, NULL, levels_encode},
     {"levels: decode and add", NONE, 2, ON_N, ADD, 8.25, 2, NONE, levels_encode,
      levels_decode_add},
-    {"sign and mean: encode", NONE, 1, ON_N, READ, 4.125, 1.5, NONE, NULL, sign_encode},
+    {"sign and mean: encode, keep error", NONE, 1, ON_N, READ_WRITE, 8.125, 1.5, NONE,
+     NULL, sign_encode},
     {"sign and mean: decode and add", NONE, 1, ON_N, ADD, 8.125, 2, NONE, sign_encode,
      sign_decode_add},
     {"bf16: encode", NONE, 16, ON_N, READ, 6, 1.5, NONE, NULL, bf16_encode},

@@ -5,6 +5,7 @@
 #include "kernels/bf16.h"
 #include "kernels/centres.h"
 #include "kernels/levels.h"
+#include "kernels/signs.h"
 #include "wire/wire.h"
 
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
-static void decode_levels(const gwi_wire_view *v, float *out)
+static void decode_buckets(const gwi_wire_view *v, float *out)
 {
     gwi_levels_format format = {v->form.bits, v->form.group, GWI_NORM_L2};
     float *norms = malloc(4 * (v->scale_count + 1));
@@ -20,7 +21,10 @@ static void decode_levels(const gwi_wire_view *v, float *out)
     if (norms == NULL)
         abort();
     gwi_wire_get_f32(norms, v->scales, v->scale_count);
-    gwi_levels_decode(&format, v->values, norms, out, v->form.k);
+    if (v->form.coding == GWI_WIRE_SIGNS)
+        gwi_signs_decode(v->values, norms, out, v->form.k, v->form.group);
+    else
+        gwi_levels_decode(&format, v->values, norms, out, v->form.k);
     free(norms);
 }
 
@@ -52,7 +56,8 @@ static void decode(const uint8_t *data, size_t len)
         gwi_bf16_decode(v.values, out, v.form.k);
         break;
     case GWI_WIRE_LEVELS:
-        decode_levels(&v, out);
+    case GWI_WIRE_SIGNS:
+        decode_buckets(&v, out);
         break;
     case GWI_WIRE_CENTRES:
         decode_centres(&v, out);

@@ -4,6 +4,7 @@
  * instruction set against C, any number of threads against one. */
 #include "kernels/means.h"
 #include "kernels/pool.h"
+#include "kernels/signs.h"
 #include "support_kernels.h"
 
 #include <math.h>
@@ -214,13 +215,13 @@ static void stripes_fit(void **unused)
         assert_true((n + gwi_means_stripe(n) - 1) / gwi_means_stripe(n) <= 64);
 }
 
-enum { LARGE = 600003 };
+enum { LARGE = 600003, BUCKET = 5000 };
 
 typedef struct whole {
     float v[LARGE], shifted[LARGE], error[LARGE], out[LARGE], acc[LARGE];
     uint8_t signs[LARGE / 8 + 1];
     gwi_two_sums sums;
-    float mean;
+    float means[LARGE / BUCKET + 1];
 } whole;
 
 static void run_whole(whole *w, const gwi_kernels *k)
@@ -231,10 +232,22 @@ static void run_whole(whole *w, const gwi_kernels *k)
     memcpy(w->acc, w->v, sizeof w->v);
     w->sums = gwi_two_sums_of(w->v, LARGE);
     gwi_two_shift(w->shifted, LARGE, 0.1f, -0.2f);
-    w->mean = gwi_sign_encode(w->v, LARGE, w->signs);
-    gwi_sign_subtract(w->error, LARGE, w->mean);
-    gwi_sign_decode(w->signs, w->mean, w->out, LARGE);
-    gwi_sign_decode_add(w->signs, w->mean, w->acc, LARGE);
+    gwi_signs_encode_subtract(w->error, LARGE, BUCKET, w->signs, w->means);
+    gwi_signs_decode(w->signs, w->means, w->out, LARGE, BUCKET);
+    gwi_signs_decode_add(w->signs, w->means, w->acc, LARGE, BUCKET);
+}
+
+/* Every bucket has its signs, and the mean of its magnitudes. */
+static void check_signs(const whole *w)
+{
+    uint8_t signs[BUCKET / 8 + 1];
+
+    for (size_t at = 0; at < LARGE; at += BUCKET) {
+        size_t m = LARGE - at < BUCKET ? LARGE - at : BUCKET;
+        double sum = portable->sign_encode(w->v + at, m, signs);
+        assert_true(w->means[at / BUCKET] == (float)(sum / (double)m));
+        assert_memory_equal(w->signs + at / 8, signs, (m + 7) / 8);
+    }
 }
 
 /* The sums of a whole vector are those of its stripes, added in order. */
@@ -242,25 +255,20 @@ static void check_whole(const whole *w)
 {
     const size_t stripe = gwi_means_stripe(LARGE);
     gwi_two_sums one, total = {0};
-    double magnitudes = 0.0;
-    uint8_t signs[LARGE / 8 + 1];
-
     for (size_t at = 0; at < LARGE; at += stripe) {
         size_t m = LARGE - at < stripe ? LARGE - at : stripe;
         portable->two_sums(w->v + at, m, &one);
         total.plus += one.plus;
         total.minus += one.minus;
         total.minus_count += one.minus_count;
-        magnitudes += portable->sign_encode(w->v + at, m, signs + at / 8);
     }
     assert_true(w->sums.plus == total.plus && w->sums.minus == total.minus);
     assert_true(w->sums.minus_count == total.minus_count);
     assert_true(w->sums.plus_count + w->sums.minus_count == LARGE);
-    assert_true(w->mean == (float)(magnitudes / LARGE));
-    assert_memory_equal(w->signs, signs, sizeof signs);
+    check_signs(w);
     for (size_t j = 0; j < LARGE; j++) {
         assert_true(w->shifted[j] == w->v[j] + (w->v[j] < 0 ? -0.2f : 0.1f));
-        assert_true(w->out[j] == copysignf(w->mean, w->v[j]));
+        assert_true(w->out[j] == copysignf(w->means[j / BUCKET], w->v[j]));
         assert_true(w->error[j] == w->v[j] - w->out[j]);
         assert_true(w->acc[j] == w->v[j] + w->out[j]);
     }
@@ -293,24 +301,28 @@ static void nothing_at_all(void **unused)
     gwi_two_sums sums = gwi_two_sums_of(NULL, 0);
     assert_true(sums.plus == 0.0 && sums.minus == 0.0);
     assert_true(sums.plus_count == 0 && sums.minus_count == 0);
-    assert_true(gwi_sign_encode(NULL, 0, NULL) == 0.0f);
     gwi_two_shift(NULL, 0, 1.0f, 1.0f);
-    gwi_sign_decode_add(NULL, 1.0f, NULL, 0);
+    gwi_signs_encode_subtract(NULL, 0, 8, NULL, NULL);
+    gwi_signs_decode_add(NULL, NULL, NULL, 0, 8);
 }
 
-/* Which NaN a sum is must not get into a message: the mean is one NaN. */
-static void nan_is_one_nan(void **unused)
+/* A message holds finite means whatever there was: NaN adds nothing to two means, and
+ * the mean of a bucket becomes the largest there is. */
+static void nan_stays_out_of_messages(void **unused)
 {
-    const uint32_t odd = 0x7fc12345;
-    const float want = NAN;
-    float v[3] = {1.0f, 0.0f, 2.0f};
-    uint8_t signs[1];
-    float mean;
+    const float bad[] = {NAN, INFINITY, 3e38f};
 
     (void)unused;
-    memcpy(&v[1], &odd, sizeof odd);
-    mean = gwi_sign_encode(v, 3, signs);
-    assert_memory_equal(&mean, &want, sizeof mean);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        float v[3] = {1.0f, bad[i], -2.0f}, mean, out[3];
+        uint8_t signs[1];
+        gwi_signs_encode_subtract(v, 3, 8, signs, &mean);
+        assert_true(isfinite(mean) && mean > 0);
+        assert_true(i == 2 || mean == GWI_SIGNS_MEAN_MAX);
+        gwi_signs_decode(signs, &mean, out, 3, 8);
+        assert_true(out[0] == mean && out[2] == -mean);
+    }
+    float v[3] = {1.0f, NAN, 2.0f};
     assert_int_equal(gwi_two_sums_of(v, 3).plus_count, 3);
     assert_true(gwi_two_sums_of(v, 3).plus == 3.0);
 }
@@ -322,7 +334,7 @@ int main(void)
         cmocka_unit_test(c_signs),        cmocka_unit_test(means_of),
         cmocka_unit_test(order_is_fixed), cmocka_unit_test(all_lengths_and_offsets),
         cmocka_unit_test(stripes_fit),    cmocka_unit_test(threads_agree),
-        cmocka_unit_test(nothing_at_all), cmocka_unit_test(nan_is_one_nan),
+        cmocka_unit_test(nothing_at_all), cmocka_unit_test(nan_stays_out_of_messages),
     };
 
     return cmocka_run_group_tests(tests, setup, kernels_teardown);

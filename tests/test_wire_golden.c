@@ -18,6 +18,7 @@
 #include "kernels/bf16.h"
 #include "kernels/centres.h"
 #include "kernels/levels.h"
+#include "kernels/signs.h"
 #include "wire/wire.h"
 #include "wire/wire_bytes.h"
 
@@ -75,6 +76,7 @@ static const golden table[] = {
     {"dense_levels2", FORM(DENSE, LEVELS, 2, 8, 19, 19), NULL},
     {"dense_levels3", FORM(DENSE, LEVELS, 3, 16, 21, 21), NULL},
     {"dense_levels8", FORM(DENSE, LEVELS, 8, 512, 6, 6), NULL},
+    {"dense_signs", FORM(DENSE, SIGNS, 1, 8, 19, 19), NULL},
     {"dense_empty", FORM(DENSE, LEVELS, 4, 512, 0, 0), NULL},
     {"dense_sign", FORM(DENSE, CENTRES, 1, 1, 11, 11), NULL},
     {"sparse_f32", FORM(SPARSE, F32, 0, 0, 64, 3), few},
@@ -176,6 +178,9 @@ static void decode_values(const gwi_wire_view *v, const uint32_t *positions, flo
     case GWI_WIRE_CENTRES:
         decode_centres(v, scales, positions, out);
         break;
+    case GWI_WIRE_SIGNS:
+        gwi_signs_decode(v->values, scales, out, v->form.k, v->form.group);
+        break;
     }
 }
 
@@ -183,7 +188,7 @@ static void decode_values(const gwi_wire_view *v, const uint32_t *positions, flo
 static void make_text(const uint8_t *msg, size_t len, char *text)
 {
     static const char *const kinds[] = {"", "dense", "sparse", "note"};
-    static const char *const codings[] = {"f32", "bf16", "levels", "centres"};
+    static const char *const codings[] = {"f32", "bf16", "levels", "centres", "signs"};
     uint32_t positions[MAX_K] = {0};
     float values[MAX_K];
     gwi_wire_view v;

@@ -28,6 +28,8 @@ static const gwi_wire_form codings[] = {
     {.coding = GWI_WIRE_CENTRES, .bits = 1, .group = 1},
     {.coding = GWI_WIRE_CENTRES, .bits = 1, .group = 37},
     {.coding = GWI_WIRE_CENTRES, .bits = 2, .group = 2},
+    {.coding = GWI_WIRE_SIGNS, .bits = 1, .group = 8},
+    {.coding = GWI_WIRE_SIGNS, .bits = 1, .group = 512},
 };
 enum { CODINGS = sizeof codings / sizeof *codings };
 
@@ -202,6 +204,8 @@ static void impossible_forms_are_refused(void **unused)
         {.kind = GWI_WIRE_DENSE, .group = 1},
         {.kind = GWI_WIRE_DENSE, .coding = GWI_WIRE_LEVELS, .bits = 1, .group = 8},
         {.kind = GWI_WIRE_DENSE, .coding = GWI_WIRE_LEVELS, .bits = 9, .group = 8},
+        {.kind = GWI_WIRE_DENSE, .coding = GWI_WIRE_SIGNS, .bits = 2, .group = 8},
+        {.kind = GWI_WIRE_DENSE, .coding = GWI_WIRE_SIGNS, .bits = 1, .group = 4},
         {.kind = GWI_WIRE_DENSE, .coding = GWI_WIRE_LEVELS, .bits = 4, .group = 0},
         {.kind = GWI_WIRE_DENSE, .coding = GWI_WIRE_LEVELS, .bits = 4, .group = 12},
         {.kind = GWI_WIRE_DENSE,

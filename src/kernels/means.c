@@ -110,11 +110,8 @@ typedef struct walk {
     size_t n, stripe;
     const float *source;
     float *target;
-    const uint8_t *signs_in;
-    uint8_t *signs;
-    float plus, minus, mean;
+    float plus, minus;
     gwi_two_sums sums[STRIPES];
-    double magnitudes[STRIPES];
     /* Does stripe s, which has m entries and begins at entry `at`. */
     void (*each)(struct walk *w, size_t s, size_t at, size_t m);
 } walk;
@@ -183,70 +180,6 @@ void gwi_two_shift(float *v, size_t n, float plus, float minus)
 {
     walk w = {
         .n = n, .target = v, .plus = plus, .minus = minus, .each = two_shift_each};
-
-    walk_all(&w);
-}
-
-static void sign_encode_each(walk *w, size_t s, size_t at, size_t m)
-{
-    w->magnitudes[s] = w->k->sign_encode(w->source + at, m, w->signs + at / 8);
-}
-
-float gwi_sign_encode(const float *v, size_t n, uint8_t *signs)
-{
-    walk w = {.n = n, .source = v, .signs = signs, .each = sign_encode_each};
-    size_t stripes = walk_all(&w);
-    double total = 0.0;
-
-    for (size_t s = 0; s < stripes; s++)
-        total += w.magnitudes[s];
-    /* Which NaN it would be depends on the instruction set. */
-    return isnan(total) ? NAN : gwi_mean_of(total, n);
-}
-
-static void sign_subtract_each(walk *w, size_t s, size_t at, size_t m)
-{
-    (void)s;
-    w->k->sign_subtract(w->target + at, m, w->mean);
-}
-
-void gwi_sign_subtract(float *v, size_t n, float mean)
-{
-    walk w = {.n = n, .target = v, .mean = mean, .each = sign_subtract_each};
-
-    walk_all(&w);
-}
-
-static void sign_decode_each(walk *w, size_t s, size_t at, size_t m)
-{
-    (void)s;
-    w->k->sign_decode(w->signs_in + at / 8, w->mean, w->target + at, m);
-}
-
-void gwi_sign_decode(const uint8_t *signs, float mean, float *out, size_t n)
-{
-    walk w = {.n = n,
-              .target = out,
-              .signs_in = signs,
-              .mean = mean,
-              .each = sign_decode_each};
-
-    walk_all(&w);
-}
-
-static void sign_decode_add_each(walk *w, size_t s, size_t at, size_t m)
-{
-    (void)s;
-    w->k->sign_decode_add(w->signs_in + at / 8, w->mean, w->target + at, m);
-}
-
-void gwi_sign_decode_add(const uint8_t *signs, float mean, float *acc, size_t n)
-{
-    walk w = {.n = n,
-              .target = acc,
-              .signs_in = signs,
-              .mean = mean,
-              .each = sign_decode_add_each};
 
     walk_all(&w);
 }

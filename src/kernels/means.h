@@ -4,7 +4,7 @@
  *
  * Two means: the mean of the entries that are not negative and the mean of the
  * negative ones (-0 is not negative). Sign and mean: the sign of each entry, one
- * bit, and the mean magnitude of all.
+ * bit, and the mean magnitude; signs.h has that for buckets.
  *
  *     bit j % 8 of byte j / 8 is the sign bit of entry j: 1 is negative, and -0 is
  *     negative here; unused bits of the last byte are 0.
@@ -63,12 +63,5 @@ size_t gwi_means_stripe(size_t n);
 gwi_two_sums gwi_two_sums_of(const float *v, size_t n);
 float gwi_mean_of(double sum, uint64_t count);
 void gwi_two_shift(float *v, size_t n, float plus, float minus);
-
-/* Writes the signs of v and returns the mean magnitude. */
-float gwi_sign_encode(const float *v, size_t n, uint8_t *signs);
-/* v becomes the error of what gwi_sign_encode() said of it. */
-void gwi_sign_subtract(float *v, size_t n, float mean);
-void gwi_sign_decode(const uint8_t *signs, float mean, float *out, size_t n);
-void gwi_sign_decode_add(const uint8_t *signs, float mean, float *acc, size_t n);
 
 #endif

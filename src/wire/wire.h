@@ -38,16 +38,17 @@ typedef enum gwi_wire_kind {
 typedef enum gwi_wire_coding {
     GWI_WIRE_F32 = 0,
     GWI_WIRE_BF16 = 1,
-    GWI_WIRE_LEVELS = 2, /* kernels/levels.h: a norm per bucket, packed levels */
-    GWI_WIRE_CENTRES = 3 /* kernels/centres.h: centres, packed sign and choice */
+    GWI_WIRE_LEVELS = 2,  /* kernels/levels.h: a norm per bucket, packed levels */
+    GWI_WIRE_CENTRES = 3, /* kernels/centres.h: centres, packed sign and choice */
+    GWI_WIRE_SIGNS = 4    /* kernels/means.h: a mean per bucket, packed signs */
 } gwi_wire_coding;
 
 /* What a message says about itself. */
 typedef struct gwi_wire_form {
     gwi_wire_kind kind;
     gwi_wire_coding coding;
-    unsigned bits;  /* per value: levels 2 to 8, centres 1 or 2, otherwise 0 */
-    uint32_t group; /* levels: entries per bucket; centres: how many; else 0 */
+    unsigned bits;  /* per value: levels 2 to 8, centres 1 or 2, signs 1, else 0 */
+    uint32_t group; /* levels, signs: entries per bucket; centres: how many */
     uint32_t n;     /* floats in the vector that the message is about */
     uint32_t k;     /* values in it: n if dense, 0 if a note */
     uint32_t step;  /* of the sender, modulo 2^32 */
@@ -106,9 +107,9 @@ typedef struct gwi_wire_view {
 } gwi_wire_view;
 
 /* Opens len bytes that may be anything: compares the check, looks at the header, the
- * length, the zero bits after packed values, and that the norms of levels are finite
- * and not negative. f32, bf16 and centres may be any numbers. GW_ERR_DATA says what
- * is wrong; *view is then undefined. */
+ * length, the zero bits after packed values, and that the scales of buckets are
+ * finite and not negative. f32, bf16 and centres may be any numbers. GW_ERR_DATA says
+ * what is wrong; *view is then undefined. */
 gw_status gwi_wire_open(gwi_wire_view *view, const uint8_t *msg, size_t len);
 
 /* Checks that an opened message is the one expected: of the same step, kind,

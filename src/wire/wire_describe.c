@@ -10,7 +10,7 @@ static void describe_view(const gwi_wire_view *v, size_t len, char *text, size_t
     const gwi_wire_form *f = &v->form;
     char group[48] = "";
 
-    if (f->coding == GWI_WIRE_LEVELS)
+    if (gwi_wire_has_buckets(f->coding))
         snprintf(group, sizeof group, " bits=%u bucket=%u", f->bits, f->group);
     if (f->coding == GWI_WIRE_CENTRES)
         snprintf(group, sizeof group, " bits=%u centres=%u", f->bits, f->group);

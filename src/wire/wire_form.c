@@ -3,8 +3,26 @@
  * wire_form.c - which forms a message can have, how long it then is. */
 #include "wire/wire_form.h"
 
-/* Of a bucket of levels, as in kernels/levels.h. */
+/* Of a bucket, as in kernels/levels.h. */
 enum { BUCKET_UNIT = 8, BUCKET_MAX = 1 << 30 };
+
+/* What the codings of values are like. */
+static const struct coding {
+    const char *name;
+    unsigned least_bits, most_bits; /* of a value; 0: not in bits */
+    unsigned bytes;                 /* of a value that is not */
+} codings[] = {
+    [GWI_WIRE_F32] = {.name = "f32", .bytes = 4},
+    [GWI_WIRE_BF16] = {.name = "bf16", .bytes = 2},
+    [GWI_WIRE_LEVELS] = {.name = "levels", .least_bits = 2, .most_bits = 8},
+    [GWI_WIRE_CENTRES] = {.name = "centres", .least_bits = 1, .most_bits = 2},
+    [GWI_WIRE_SIGNS] = {.name = "signs", .least_bits = 1, .most_bits = 1},
+};
+
+static bool is_known(gwi_wire_coding coding)
+{
+    return (size_t)coding < sizeof codings / sizeof *codings;
+}
 
 const char *gwi_wire_kind_name(gwi_wire_kind kind)
 {
@@ -21,17 +39,7 @@ const char *gwi_wire_kind_name(gwi_wire_kind kind)
 
 const char *gwi_wire_coding_name(gwi_wire_coding coding)
 {
-    switch (coding) {
-    case GWI_WIRE_F32:
-        return "f32";
-    case GWI_WIRE_BF16:
-        return "bf16";
-    case GWI_WIRE_LEVELS:
-        return "levels";
-    case GWI_WIRE_CENTRES:
-        return "centres";
-    }
-    return "unknown";
+    return is_known(coding) ? codings[coding].name : "unknown";
 }
 
 static gw_status check_count(const gwi_wire_form *f, gw_status status)
@@ -71,11 +79,11 @@ static gw_status check_group(const gwi_wire_form *f, gw_status status)
 {
     if (f->coding == GWI_WIRE_CENTRES)
         return check_centres(f, status);
-    if (f->coding == GWI_WIRE_LEVELS &&
+    if (gwi_wire_has_buckets(f->coding) &&
         (f->group == 0 || f->group % BUCKET_UNIT != 0 || f->group > BUCKET_MAX))
         return gw_fail(status, "bucket of %u entries: not a multiple of %d up to 2^30",
                        f->group, BUCKET_UNIT);
-    if (f->coding != GWI_WIRE_LEVELS && f->group != 0)
+    if (!gwi_wire_has_group(f->coding) && f->group != 0)
         return gw_fail(status, "group %u with values of %s", f->group,
                        gwi_wire_coding_name(f->coding));
     return GW_OK;
@@ -83,21 +91,9 @@ static gw_status check_group(const gwi_wire_form *f, gw_status status)
 
 static gw_status check_coding(const gwi_wire_form *f, gw_status status)
 {
-    unsigned low = 0, high = 0;
-
-    switch (f->coding) {
-    case GWI_WIRE_F32:
-    case GWI_WIRE_BF16:
-        break;
-    case GWI_WIRE_LEVELS:
-        low = 2, high = 8;
-        break;
-    case GWI_WIRE_CENTRES:
-        low = 1, high = 2;
-        break;
-    default:
+    if (!is_known(f->coding))
         return gw_fail(status, "coding %u of values is not known", (unsigned)f->coding);
-    }
+    unsigned low = codings[f->coding].least_bits, high = codings[f->coding].most_bits;
     if (f->bits < low || f->bits > high)
         return gw_fail(status, "%s of %u bits, not %u to %u",
                        gwi_wire_coding_name(f->coding), f->bits, low, high);
@@ -116,22 +112,11 @@ gwi_wire_parts gwi_wire_form_parts(const gwi_wire_form *form)
     gwi_wire_parts parts = {0, 0, 0, 0};
     uint64_t k = form->k;
 
-    switch (form->coding) {
-    case GWI_WIRE_F32:
-        parts.values_len = 4 * k;
-        break;
-    case GWI_WIRE_BF16:
-        parts.values_len = 2 * k;
-        break;
-    case GWI_WIRE_LEVELS:
+    parts.values_len = k * codings[form->coding].bytes + (k * form->bits + 7) / 8;
+    if (gwi_wire_has_buckets(form->coding))
         parts.scale_count = (k + form->group - 1) / form->group;
-        parts.values_len = (k * form->bits + 7) / 8;
-        break;
-    case GWI_WIRE_CENTRES:
+    else if (form->coding == GWI_WIRE_CENTRES)
         parts.scale_count = form->group;
-        parts.values_len = (k * form->bits + 7) / 8;
-        break;
-    }
     parts.group_len = gwi_wire_has_group(form->coding) ? GWI_WIRE_GROUP_LEN : 0;
     if (form->kind == GWI_WIRE_NOTE)
         parts.values_len = GWI_WIRE_NOTE_LEN - GWI_WIRE_HEADER_LEN;

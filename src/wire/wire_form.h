@@ -28,10 +28,16 @@ gwi_wire_parts gwi_wire_form_parts(const gwi_wire_form *form);
 /* The check that belongs into a message: of all its bytes but its own four. */
 uint32_t gwi_wire_crc(const uint8_t *msg, size_t len);
 
-/* Whether values of this coding come with a group and scales. */
-static inline int gwi_wire_has_group(gwi_wire_coding coding)
+/* Whether values of this coding come in buckets, each with a scale that is finite and
+ * not negative; or with a group and scales at all. */
+static inline bool gwi_wire_has_buckets(gwi_wire_coding coding)
 {
-    return coding == GWI_WIRE_LEVELS || coding == GWI_WIRE_CENTRES;
+    return coding == GWI_WIRE_LEVELS || coding == GWI_WIRE_SIGNS;
+}
+
+static inline bool gwi_wire_has_group(gwi_wire_coding coding)
+{
+    return gwi_wire_has_buckets(coding) || coding == GWI_WIRE_CENTRES;
 }
 
 /* "sparse", "levels"; "unknown" for a number that is none. */

@@ -75,7 +75,7 @@ static gw_status check_values(const gwi_wire_view *v)
 
     if (used != 0 && v->values[v->values_len - 1] >> used != 0)
         return gw_fail(GW_ERR_DATA, "the bits after the last value are not 0");
-    if (v->form.coding != GWI_WIRE_LEVELS)
+    if (!gwi_wire_has_buckets(v->form.coding))
         return GW_OK;
     for (size_t i = 0; i < v->scale_count; i++) {
         uint32_t norm = gwi_read_u32le(v->scales + 4 * i);
@@ -122,7 +122,7 @@ gw_status gwi_wire_expect(const gwi_wire_view *view, const gwi_wire_form *want)
         return gw_fail(GW_ERR_DATA, "values are %s of %u bits, expected %s of %u",
                        gwi_wire_coding_name(f->coding), f->bits,
                        gwi_wire_coding_name(want->coding), want->bits);
-    if (f->coding == GWI_WIRE_LEVELS && f->group != want->group)
+    if (gwi_wire_has_buckets(f->coding) && f->group != want->group)
         return gw_fail(GW_ERR_DATA, "buckets have %u entries, expected %u", f->group,
                        want->group);
     if (f->k > want->k)
