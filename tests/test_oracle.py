@@ -27,6 +27,7 @@ from gradient_drop import Centres, Drop  # noqa: E402
 from gtopk_tree import GlobalTopK  # noqa: E402
 from local_steps import LocalSgd, ModelChange, SparseAverage  # noqa: E402
 from quantized import Levels, Quantized, QuantizedAnyForm, bf16  # noqa: E402
+from random_choice import RandomK  # noqa: E402
 from recording import Absent, build_driver, record, start_of  # noqa: E402
 from sparse_topk import MomentumCorrection, TopK  # noqa: E402
 from sync_method import Dense, Gradients, Silence  # noqa: E402
@@ -243,6 +244,14 @@ TABLE = [
         sparse(Drop, 0.9, "tensor", code=Centres(1, "column"))),
     Row("drop:0.9+2bit", centred(0.9, 2)),
     Row("drop:0.9+2bit:threshold", centred(0.9, 2, "threshold")),
+
+    Row("randk:0.05", sparse(RandomK, 0.05, seed=SEED)),
+    Row("randk:0.3", sparse(RandomK, 0.3, seed=SEED), **TINY),
+    Row("randk:0.05,residual=off,seed=7", sparse(RandomK, 0.05, residual=False, seed=SEED + 7)),
+    Row("randk:0.01,warmup=3,ladder=2", sparse(RandomK, 0.01, warmup=3, ladder=2, seed=SEED)),
+    Row("randk:0.05,dense_below=100", sparse(RandomK, 0.05, dense_below=100, seed=SEED)),
+    Row("local:4+randk:0.1", change(4, RandomK, 0.1, seed=SEED)),
+    Property("randk:0.1", drains(1e-3), steps=150, **DRAIN),
 
     Row("qsgd:2", qsgd(levels(2)), workers=(1, 2, 3)),
     Row("qsgd:4", qsgd(levels(4)), workers=(1, 2, 3, 5)),

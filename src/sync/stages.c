@@ -14,6 +14,7 @@
     X(topk)       \
     X(gtopk)      \
     X(drop)       \
+    X(randk)      \
     X(qsgd)       \
     X(a2sgd)      \
     X(local)      \

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * selector_random.c - random-k: coordinates chosen at random, the same on all workers,
+ * so that no positions travel and values are added up on their way.
+ *
+ *     k = max(1, floor(density n));  cell i = [i n / k, (i + 1) n / k), rounded down
+ *     coordinate i = one of cell i, by random bits of (seed, step, i)
+ *
+ * Every coordinate is chosen as often as any other, k entries are chosen in every step,
+ * and they ascend by construction. */
+#include "kernels/random.h"
+#include "sync/ramp.h"
+#include "sync/selection.h"
+#include "sync/small.h"
+
+typedef struct options {
+    double density; /* part of the coordinates that is sent */
+    uint64_t seed;  /* of the choice; added to the sync's own */
+} options;
+
+static const options *options_of(const gwi_spec *spec)
+{
+    return gwi_options_of(spec, GWI_SELECTOR);
+}
+
+static const gwi_key keys[] = {
+    {.name = "density",
+     .meaning = "part of the coordinates that is sent",
+     .range = "above 0, at most 1 (1: all)",
+     .least = 1e-9,
+     .most = 1,
+     .at = offsetof(options, density),
+     .value = GWI_NUMBER},
+    {.name = "seed",
+     .meaning = "of the choice; it is added to the seed of the sync",
+     .fallback = "0",
+     .range = "a count",
+     .least = 0,
+     .most = GWI_COUNT_MAX,
+     .at = offsetof(options, seed),
+     .value = GWI_COUNT},
+    {.name = NULL},
+};
+
+static double random_density(const gwi_spec *spec)
+{
+    return options_of(spec)->density;
+}
+
+static bool random_off(const gwi_spec *spec)
+{
+    return random_density(spec) == 1;
+}
+
+static size_t random_most(const gwi_spec *spec, size_t n)
+{
+    return gwi_entries(gwi_ramp_most(spec), n);
+}
+
+typedef struct choice {
+    uint32_t *index;
+} choice;
+
+static gw_status random_init(gw_sync *s)
+{
+    choice *x = gwi_state(s, GWI_SELECTOR);
+    size_t most = random_most(&s->spec, s->layout->floats);
+
+    x->index = gwi_calloc(most, sizeof *x->index);
+    return x->index != NULL
+               ? GW_OK
+               : gw_fail(GW_ERR_NOMEM, "no memory to choose %zu coordinates", most);
+}
+
+static void random_fini(gw_sync *s)
+{
+    choice *x = gwi_state(s, GWI_SELECTOR);
+
+    gwi_free(x->index);
+}
+
+static void random_agree(gw_sync *s, gwi_common *out)
+{
+    choice *x = gwi_state(s, GWI_SELECTOR);
+    uint64_t n = gwi_rest(s), k = gwi_wanted(s), begin = 0;
+    uint64_t key = gwi_common_key(s, options_of(&s->spec)->seed);
+
+    for (uint64_t i = 0; i < k; i++) {
+        uint64_t end = (i + 1) * n / k;
+        uint64_t upper = gwi_random64(key, i) >> 32;
+        x->index[i] = (uint32_t)(begin + (upper * (end - begin) >> 32));
+        begin = end;
+    }
+    *out = (gwi_common){.index = x->index, .count = k};
+}
+
+const gwi_selector gwi_selector_random = {
+    .part = {.name = "random",
+             .keys = keys,
+             .off = random_off,
+             .state_size = sizeof(choice),
+             .init = random_init,
+             .fini = random_fini},
+    .density = random_density,
+    .most = random_most,
+    .agree = random_agree,
+};
+
+const gwi_stage gwi_stage_randk = {
+    .name = "randk",
+    .summary = "random entries, the same on all workers; the rest stays behind",
+    .example = "randk:0.1",
+    .cost = "8 density n (P-1)/P bytes, by all-reduce, and no positions",
+    .expect = "needs several times the density of topk for the same accuracy",
+    .role = GWI_ROLE_WHICH,
+    .recipe = true,
+    .parts = {[GWI_SELECTOR] = &gwi_selector_random.part,
+              [GWI_EXCHANGE] = &gwi_exchange_common.part,
+              [GWI_MEMORY] = &gwi_memory_residual.part},
+    .keys = "density residual warmup ladder dense_below seed",
+};
