@@ -29,6 +29,7 @@ from local_steps import LocalSgd, ModelChange, SparseAverage  # noqa: E402
 from quantized import Levels, Quantized, QuantizedAnyForm, bf16  # noqa: E402
 from random_choice import RandomK  # noqa: E402
 from recording import Absent, build_driver, record, start_of  # noqa: E402
+from sign_vote import SignVote  # noqa: E402
 from sparse_topk import MomentumCorrection, TopK  # noqa: E402
 from sync_method import Dense, Gradients, Silence  # noqa: E402
 from two_means import TwoMeans  # noqa: E402
@@ -269,6 +270,13 @@ TABLE = [
     Property("qsgd:2", unbiased, steps=200, words=("fixed",), workers=(2, 3, 5)),
     Property("qsgd:4", unbiased, steps=200, words=("fixed",), workers=(2, 3, 5)),
     Property("qsgd:4,norm=l2", unbiased, steps=200, words=("fixed",), workers=(2, 3, 5)),
+
+    Row("sign", sparse(SignVote)),
+    Row("sign", sparse(SignVote), **TINY),
+    Row("sign:64,residual=off", sparse(SignVote, 64, residual=False)),
+    Row("sign:64,via=gather", sparse(SignVote, 64, via="gather"), workers=(3, 5)),
+    Row("sign:64,via=scatter", sparse(SignVote, 64, via="scatter"), workers=(1, 2, 5)),
+    Row("sign:64,dense_below=100,warmup=2", sparse(SignVote, 64, dense_below=100, warmup=2)),
 
     Row("a2sgd", lambda _, workers: TwoMeans(workers)),
     Row("a2sgd", lambda _, workers: TwoMeans(workers), **TINY),

@@ -16,6 +16,7 @@
     X(drop)       \
     X(randk)      \
     X(qsgd)       \
+    X(sign)       \
     X(a2sgd)      \
     X(local)      \
     X(oneshot)    \
