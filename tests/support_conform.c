@@ -55,6 +55,11 @@ const char *const conform_specs[] = {
     "local:2+topk:0.05",
     "local:2+gtopk:0.05+q:4",
     "local:2+drop:0.9+1bit",
+    "randk:0.05",
+    "randk:0.05,dense_below=100",
+    "sign",
+    "sign:64,via=gather,dense_below=100",
+    "local:2+randk:0.1",
 };
 const size_t conform_spec_count = sizeof conform_specs / sizeof *conform_specs;
 
