@@ -43,8 +43,10 @@ SPECS = [
     "topk:0.1,warmup=2+momentum:0.9", "drop:0.9+momentum:0.5,clip=0.5,mask=off", "topk:0.02+q:8,norm=l2",
     "drop:0.99,ladder=1,warmup=1", "qsgd:2,warmup=2", "local:2,start=3+gtopk:0.1", "oneshot:average=polyak",
     "local:3,average=polyak", "spa:4000",
+    "randk:0.3,residual=off,seed=7", "randk:0.01,ladder=1,warmup=1", "randk:0.05,dense_below=1000000",
+    "sign:8", "sign:65536,residual=off", "sign:via=gather,warmup=2", "sign:64,dense_below=100",
     # Switched off, all or in part.
-    "topk:1", "topk:1,dense_below=100", "drop:0", "qsgd:32", "local:1", "spa:1", "pqasgd:1,4",
+    "topk:1", "randk:1", "topk:1,dense_below=100", "drop:0", "qsgd:32", "local:1", "spa:1", "pqasgd:1,4",
     "local:1+topk:0.1", "local:2+q:32",
 ]
 
@@ -54,18 +56,21 @@ RUNS = [
     ("dense", 3, 1, "chunks"), ("dense", 2, 1, "buckets"), ("dense", 7, 2, "tiny"),
     ("local:1,average=polyak", 3, 2, "ring"), ("topk:0.001", 3, 2, "chunks"), ("gtopk:0.01+q:4", 4, 2, "ring"),
     ("qsgd:4", 3, 2, "ring"), ("a2sgd", 2, 2, "chunks"), ("qsgd:4", 5, 3, "tiny"), ("spa:2", 3, 3, "ring"),
+    ("randk:0.2", 3, 2, "chunks"), ("randk:0.5", 5, 3, "tiny"), ("sign", 3, 2, "ring"), ("sign", 5, 3, "tiny"),
     ("dense", 8, 2, "small"), ("gtopk:0.05", 8, 3, "small"),
     ("dense", 3, 3, "small", "parts"), ("dense", 2, 1, "buckets", "parts", "bad=1", "skip"),
     ("topk:0.1", 3, 3, "small", "link"), ("dense", 3, 2, "ring", "link"),
     ("dense", 3, 2, "small", "mismatch"), ("dense+check:1", 3, 3, "small", "differ=2"),
     ("local:2", 3, 4, "small", "ill=2"),
     ("pqasgd:2,8", 3, 4, "small", "ill=2"), ("local:2+gtopk:0.1", 3, 4, "small", "ill=2"),
+    ("local:2+randk:0.1", 3, 4, "small", "ill=2"),
 ]
 
 # What becomes of bad numbers.
 BAD = ["dense", "topk:0.02", "topk:0.02+2bit", "gtopk:0.02+q:4", "gtopk:0.02,putback=paper", "drop:0.95",
        "qsgd:4", "qsgd:4,via=gather,residual=on", "qsgd:8,residual=on", "qsgd:4,dense_below=100", "dense+bf16",
-       "a2sgd", "topk:0.02,dense_below=100", "topk:0.02+momentum:0.9"]
+       "a2sgd", "topk:0.02,dense_below=100", "topk:0.02+momentum:0.9",
+       "randk:0.1", "randk:0.1,residual=off", "randk:0.1,dense_below=100", "sign", "sign:64,via=gather,dense_below=100"]
 TROUBLES = [("bad=2", "skip"), ("bad=2",), ("high=2", "skip"), ("high=2",), ("ignore",)]
 
 SOCKETS = [("dense", 3), ("gtopk:0.05", 4), ("qsgd:4", 3), ("topk:0.05,dense_below=100", 2), ("local:2", 3)]

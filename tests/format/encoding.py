@@ -3,10 +3,12 @@
 sender writes" of docs/format.md."""
 import numpy as np
 
-from headed import BF16, CENTRES, F32, LEVELS
+from headed import BF16, CENTRES, F32, LEVELS, SIGNS
 
 MASK = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
+HIGHEST = np.float32(float.fromhex("0x1.ffffp127"))  # of norms and means
+COMMON = MASK  # in place of a worker's number
 
 
 def f32_bytes(values):
@@ -23,6 +25,13 @@ def largest(v, k):
     keys = magnitudes(v).astype(np.int64)
     order = np.argsort(-keys, kind="stable")[:k]
     return np.sort(order[keys[order] > 0])
+
+
+def common_positions(key, n, k):
+    """One of each of k cells, by the key of all workers."""
+    cells = [(i * n // k, (i + 1) * n // k) for i in range(k)]
+    return np.array([begin + ((draw(key, i) >> 32) * (end - begin) >> 32)
+                     for i, (begin, end) in enumerate(cells)], np.int64)
 
 
 def count_for(density, n):
@@ -71,9 +80,8 @@ def norm_of(v, kind):
         norm = magnitudes(v).max().view(np.float32) if len(v) else np.float32(0)
     else:
         norm = np.float32(np.sqrt(lane_sum(v.astype(np.float64)**2)))
-    limit = np.float32(float.fromhex("0x1.ffffp127"))
-    if not norm <= limit:
-        return limit
+    if not norm <= HIGHEST:
+        return HIGHEST
     return np.float32(0) if norm < np.float32(2.0**-96) else norm
 
 
@@ -100,6 +108,15 @@ def encode_levels(v, bits, bucket, norm, key, first):
         levels.append(levels_of(part, norms[-1], bits, key, first + b))
     levels = np.concatenate(levels) if levels else np.zeros(0, np.int64)
     return np.uint32(bucket).tobytes() + f32_bytes(norms) + pack(levels, bits)
+
+
+def encode_signs(v, bucket):
+    means = []
+    for at in range(0, len(v), bucket):
+        part = np.abs(v[at:at + bucket]).astype(np.float64)
+        mean = np.float32(lane_sum(part) / float(len(part)))
+        means.append(mean if mean <= HIGHEST else HIGHEST)
+    return np.uint32(bucket).tobytes() + f32_bytes(means) + pack(np.signbit(v), 1)
 
 
 def encode_bf16(v):
@@ -141,6 +158,8 @@ def encode(v, spec, key, first=0, columns=None):
         return encode_bf16(v)
     if spec.coding == LEVELS:
         return encode_levels(v, spec.bits, spec.bucket, spec.norm, key, first)
+    if spec.coding == SIGNS:
+        return encode_signs(v, spec.bucket)
     assert spec.coding == CENTRES
     if spec.centre == "column":
         return encode_columns(v, columns)

@@ -3,15 +3,19 @@
 import numpy as np
 
 from collectives_read import allreduce
+from exchange_common_read import common_coordinates
 from exchange_tree_read import lists_along_a_tree
 from exchanges import by_buckets, lists_gathered, means, whole_vectors
 
 WAYS = {"sum": by_buckets, "lists": lists_gathered, "tree": lists_along_a_tree,
-        "coded": whole_vectors, "means": means}
+        "common": common_coordinates, "coded": whole_vectors, "means": means}
+
+
+CLOSED_UP = ("common", "coded")
 
 
 def closed_up(crew, vectors, notes):
-    """Whole vectors are coded without the small tensors, and residuals likewise."""
+    """Vectors and residuals without the small tensors."""
     rest, whole = crew.rest, crew.layout.n
 
     def apart(v):
@@ -22,7 +26,7 @@ def closed_up(crew, vectors, notes):
     crew.n, crew.places = len(rest), rest
     if crew.residual:
         crew.residual = [r[rest] for r in crew.residual]
-    results, note = whole_vectors(crew, [v[rest] for v in vectors], notes)
+    results, note = WAYS[crew.spec.exchange](crew, [v[rest] for v in vectors], notes)
     if crew.residual:
         crew.residual = [apart(r) for r in crew.residual]
     crew.n, crew.places = whole, np.arange(whole)
@@ -31,7 +35,7 @@ def closed_up(crew, vectors, notes):
 
 def exchange(crew, vectors, notes):
     """The result of each worker, and the note of all."""
-    way = closed_up if crew.spec.exchange == "coded" else WAYS[crew.spec.exchange]
+    way = closed_up if crew.spec.exchange in CLOSED_UP else WAYS[crew.spec.exchange]
     small = [v[crew.small] for v in vectors]
     vectors = [v.copy() for v in vectors]
     for v in vectors:

@@ -11,10 +11,7 @@ from bytes_and_checks import require
 from collectives_read import allreduce, lesser
 from encoding import count_for, encode, key_of, lane_sum, largest, magnitudes
 from headed import DENSE, NOTE, SPARSE, longest, open_message
-from specs import segments
-
-
-LOSSY = ("lists", "tree", "coded")
+from specs import LOSSY, segments
 
 
 class Crew:

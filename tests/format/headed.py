@@ -5,8 +5,8 @@ import numpy as np
 from bytes_and_checks import Bits, Parts, Unexplained, crc32c, require
 
 DENSE, SPARSE, NOTE = 1, 2, 3
-F32, BF16, LEVELS, CENTRES = 0, 1, 2, 3
-BITS = {F32: (0, 0), BF16: (0, 0), LEVELS: (2, 8), CENTRES: (1, 2)}
+F32, BF16, LEVELS, CENTRES, SIGNS = 0, 1, 2, 3, 4
+BITS = {F32: (0, 0), BF16: (0, 0), LEVELS: (2, 8), CENTRES: (1, 2), SIGNS: (1, 1)}
 HEADER = 20
 
 
@@ -16,7 +16,7 @@ class Message:
     kind = coding = bits = step = n = k = group = 0
     note = None       # worker and tensor
     coded = b""       # scales and values as they lie there
-    codes = ()        # levels or codes
+    codes = ()        # levels, codes or signs
     scales = ()
     values = None     # f32; None for centres of columns, if the layout is not known
     positions = None  # of sparse ones
@@ -69,7 +69,7 @@ def read_values(m, parts):
 
 def read_coded(m, parts):
     m.group, = parts.numbers("I")
-    if m.coding == LEVELS:
+    if m.coding in (LEVELS, SIGNS):
         require(m.group % 8 == 0 and 8 <= m.group <= 2**30, f"buckets of {m.group}")
         count = -(-m.k // m.group)
     else:
@@ -78,9 +78,10 @@ def read_coded(m, parts):
         count = m.group
     m.scales = parts.floats(count)
     m.codes = read_codes(parts.take((m.k * m.bits + 7) // 8), m.k, m.bits)
-    if m.coding == LEVELS:
-        require(all(m.scales.view(np.uint32) < 0x7F800000), "a norm is negative or not finite")
-        m.values = values_of_levels(m)
+    if m.coding != CENTRES:
+        require(all(m.scales.view(np.uint32) < 0x7F800000),
+                "a norm or mean is negative or not finite")
+        m.values = values_of_levels(m) if m.coding == LEVELS else values_of_signs(m)
 
 
 def read_codes(data, k, bits):
@@ -98,6 +99,15 @@ def values_of_levels(m):
     return np.repeat(units, m.group)[:m.k] * levels.astype(np.float32)
 
 
+def flipped(values, signs):
+    """The values, their sign bits inverted where there is a 1."""
+    return (values.view(np.uint32) ^ signs.astype(np.uint32) << np.uint32(31)).view(np.float32)
+
+
+def values_of_signs(m):
+    return flipped(np.repeat(m.scales, m.group)[:m.k], m.codes)
+
+
 def values_of_centres(m, columns):
     if m.k == 0:
         return np.zeros(0, np.float32)
@@ -110,8 +120,7 @@ def values_of_centres(m, columns):
         return None
     else:
         which = m.codes >> 1
-    flips = (m.codes & 1).astype(np.uint32) << np.uint32(31)
-    return (m.scales[which].view(np.uint32) ^ flips).view(np.float32)
+    return flipped(m.scales[which], m.codes & 1)
 
 
 def read_positions(data, n, k):
@@ -141,8 +150,9 @@ def read_gaps(bits, count):
 
 def longest(kind, coding, bits, group, n, k, centres=0):
     """The longest message that gradwire's encoder writes."""
-    scales = {LEVELS: -(-k // group) if group else 0, CENTRES: centres}.get(coding, 0)
-    length = HEADER + (4 + 4 * scales if coding in (LEVELS, CENTRES) else 0)
+    buckets = -(-k // group) if group else 0
+    scales = {LEVELS: buckets, SIGNS: buckets, CENTRES: centres}
+    length = HEADER + (4 + 4 * scales[coding] if coding in scales else 0)
     length += {F32: 4 * k, BF16: 2 * k}.get(coding, (k * bits + 7) // 8)
     if kind == SPARSE and k > 0:
         most = min(k * (r + 1) + (n - k >> r) for r in range(32))
@@ -150,5 +160,5 @@ def longest(kind, coding, bits, group, n, k, centres=0):
     return length
 
 
-__all__ = ["BF16", "CENTRES", "DENSE", "F32", "LEVELS", "Message", "NOTE", "SPARSE", "Unexplained",
-           "longest", "open_message"]
+__all__ = ["BF16", "CENTRES", "DENSE", "F32", "LEVELS", "Message", "NOTE", "SIGNS", "SPARSE",
+           "Unexplained", "longest", "open_message"]

@@ -5,14 +5,16 @@ import math
 
 import numpy as np
 
-from headed import BF16, CENTRES, F32, LEVELS
+from headed import BF16, CENTRES, F32, LEVELS, SIGNS
 
 ORDER = {
     "dense": "", "none": "", "bf16": "",
     "topk": "density residual warmup ladder dense_below",
     "gtopk": "density putback residual warmup ladder dense_below",
     "drop": "rate threshold residual warmup ladder dense_below",
+    "randk": "density residual warmup ladder dense_below seed",
     "qsgd": "bits bucket norm residual via warmup dense_below seed",
+    "sign": "bucket residual via warmup dense_below",
     "a2sgd": "resync", "local": "every grow start average", "oneshot": "average",
     "spa": "chunks", "pqasgd": "every bits bucket norm residual via seed",
     "q": "bits bucket norm seed", "1bit": "centre", "2bit": "centre",
@@ -20,6 +22,7 @@ ORDER = {
 }
 REALS = ("density", "rate", "grow", "momentum", "clip")
 WORDS = ("residual", "putback", "threshold", "norm", "via", "average", "centre", "mask")
+LOSSY = ("lists", "tree", "common", "coded")  # exchanges that do not send all as it is
 LADDER = (0.25, 0.0625, 0.015625, 0.004)
 
 
@@ -68,18 +71,20 @@ class Spec:
             self.coding = LEVELS
         if self.has("1bit", "2bit"):
             self.coding, self.bits = CENTRES, 1 if self.has("1bit") else 2
+        if self.has("sign"):
+            self.coding, self.bits = SIGNS, 1
         if self.coding in (F32, BF16):
             self.bits = 0
-        self.selects = self.has("topk", "gtopk", "drop") and self.density < 1
+        self.selects = self.has("topk", "gtopk", "drop", "randk") and self.density < 1
         self.exchange = self.choose_exchange()
         self.what = self.choose_what()
-        self.remembers = self.residual == "on" and self.exchange in ("lists", "tree", "coded")
+        self.remembers = self.residual == "on" and self.exchange in LOSSY
 
     def choose_exchange(self):
         if self.has("a2sgd"):
             return "means"
         if self.selects:
-            return "tree" if self.has("gtopk") else "lists"
+            return "tree" if self.has("gtopk") else "common" if self.has("randk") else "lists"
         return "sum" if self.coding == F32 else "coded"
 
     def choose_what(self):
