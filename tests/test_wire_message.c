@@ -267,11 +267,11 @@ static void damage_is_named(void **unused)
     expect_refused(msg, len, 12, 200, "needs at least");
     expect_refused(msg, len, 13, 200, "sparse message of n=1000 has 51205");
     expect_refused(msg, len, 20, 65, "bucket of 65");
-    expect_refused(msg, len, 27, 0x80, "norm of bucket 0");
-    expect_refused(msg, len, 27, 0xff, "norm of bucket 0");
+    expect_refused(msg, len, 27, 0x80, "scale of bucket 0");
+    expect_refused(msg, len, 27, 0xff, "scale of bucket 0");
     expect_refused(msg, len, 29, 0xff, "bits after the last value");
     gwi_write_u32le(msg + 24, 0x7f800000);
-    expect_refused(msg, len, 4, 0, "norm of bucket 0 is 0x7f800000");
+    expect_refused(msg, len, 4, 0, "scale of bucket 0 is 0x7f800000");
     gwi_write_u32le(msg + 24, 0x7f7fffff);
     gwi_wire_seal(msg, len);
     assert_int_equal(gwi_wire_check(msg, len), GW_OK);

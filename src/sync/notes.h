@@ -26,6 +26,12 @@ gwi_note gwi_note_about(const gw_sync *s, int worker, size_t index);
 gwi_note gwi_note_at(const gw_sync *s, size_t index);
 gwi_note gwi_note_of_sum(const gw_sync *s, size_t index);
 
+/* Whether a note is of the sum. */
+static inline bool gwi_is_of_sum(const gw_sync *s, gwi_note note)
+{
+    return note >> 32 == (uint64_t)s->comm->workers + 1;
+}
+
 /* Sums x[0, n), which begins at `base` of the layout's vector, and divides by the
  * number of workers. *note is this worker's before and the least of all afterwards. */
 gw_status gwi_average(gw_sync *s, float *x, size_t n, size_t base, gwi_note *note);

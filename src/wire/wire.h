@@ -40,7 +40,7 @@ typedef enum gwi_wire_coding {
     GWI_WIRE_BF16 = 1,
     GWI_WIRE_LEVELS = 2,  /* kernels/levels.h: a norm per bucket, packed levels */
     GWI_WIRE_CENTRES = 3, /* kernels/centres.h: centres, packed sign and choice */
-    GWI_WIRE_SIGNS = 4    /* kernels/means.h: a mean per bucket, packed signs */
+    GWI_WIRE_SIGNS = 4    /* kernels/signs.h: a mean per bucket, packed signs */
 } gwi_wire_coding;
 
 /* What a message says about itself. */

@@ -81,7 +81,7 @@ static gw_status check_values(const gwi_wire_view *v)
         uint32_t norm = gwi_read_u32le(v->scales + 4 * i);
         if (norm >= 0x7f800000u)
             return gw_fail(GW_ERR_DATA,
-                           "norm of bucket %zu is 0x%08x: not finite, or "
+                           "scale of bucket %zu is 0x%08x: not finite, or "
                            "negative",
                            i, norm);
     }

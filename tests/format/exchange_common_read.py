@@ -41,7 +41,7 @@ def bring(crew, w, vector, positions, note):
 
 def nothing(crew, notes):
     """All tensors are small."""
-    _, note = average(crew, [np.zeros(1, np.float32)] * crew.workers, notes)
+    _, note = average(crew, [np.zeros(0, np.float32)] * crew.workers, notes)
     return [np.zeros(0, np.float32)] * crew.workers, note
 
 
@@ -53,11 +53,13 @@ def common_coordinates(crew, vectors, notes):
     zeros, own = np.zeros(len(positions), np.float32), [note for _, note in brought]
     averaged, note = allreduce(crew.mail, [zeros if x is None else x for x, _ in brought],
                                own if crew.looks else None, crew.workers)
-    note = note or look(crew, crew.workers, averaged, positions)
     if note:
         for w, (values, _) in enumerate(brought):
             if values is not None:
                 put_back(crew, w, positions, values)
+        return None, note
+    note = look(crew, crew.workers, averaged, positions)
+    if note:  # of the sum: what was taken out is gone
         return None, note
     result = np.zeros(crew.n, np.float32)
     result[positions] += averaged

@@ -113,6 +113,15 @@ static gw_status average_list(gw_sync *s, gwi_note *note)
     return GW_OK;
 }
 
+/* Not after a sum that overflowed: it would overflow again. */
+static void put_back(gw_sync *s)
+{
+    common *x = gwi_state(s, GWI_EXCHANGE);
+
+    memcpy(s->list.value, x->sent, s->list.n * sizeof *x->sent);
+    gwi_keep(s, &s->list);
+}
+
 static gw_status run_gradients(gw_sync *s, float *v, gwi_note *note)
 {
     common *x = gwi_state(s, GWI_EXCHANGE);
@@ -134,9 +143,8 @@ static gw_status run_gradients(gw_sync *s, float *v, gwi_note *note)
     gwi_decodes(s);
     GWI_TRY(average_list(s, note));
     if (*note != 0) {
-        memcpy(list->value, x->sent, list->n * sizeof *x->sent);
-        if (good)
-            gwi_keep(s, list);
+        if (good && !gwi_is_of_sum(s, *note))
+            put_back(s);
         return GW_OK;
     }
     memset(v, 0, gwi_rest(s) * sizeof *v);

@@ -82,7 +82,7 @@ static void random_fini(gw_sync *s)
 static void random_agree(gw_sync *s, gwi_common *out)
 {
     choice *x = gwi_state(s, GWI_SELECTOR);
-    uint64_t n = gwi_rest(s), k = gwi_wanted(s), begin = 0;
+    uint64_t n = gwi_rest(s), k = n > 0 ? gwi_wanted(s) : 0, begin = 0;
     uint64_t key = gwi_common_key(s, options_of(&s->spec)->seed);
 
     for (uint64_t i = 0; i < k; i++) {
