@@ -39,7 +39,7 @@ class Climb:
 
     def __init__(self, crew, vectors, notes):
         self.crew, self.notes = crew, list(notes)
-        self.paper = crew.spec.putback == "paper" and crew.residual is not None
+        self.puts_back = crew.spec.putback != "keep" and crew.residual is not None
         self.lists = [self.select(w, vectors[w]) for w in range(crew.workers)]
         self.own = [dict(entries) for entries in self.lists]
         self.errors = [{} for _ in vectors]
@@ -74,7 +74,7 @@ class Climb:
         values = values_at(self.lists[w])
         check_coded(crew, m, values, w, second)
         errors = as_list(m.positions, error_of(values, m.values))
-        if self.paper and not second:
+        if self.puts_back and not second:
             self.errors[w] = errors
         else:
             self.keep(w, errors)
@@ -84,9 +84,9 @@ class Climb:
         crew = self.crew
         total = add(self.lists[parent], as_list(m.positions, m.values))
         self.lists[parent], others = cut(total, crew.wanted())
-        if self.paper:
+        if self.puts_back:
             self.rejected[parent].append(others)
-        elif crew.spec.putback == "keep":
+        else:
             self.keep(parent, others)
         bad = [p for p, v in self.lists[parent].items() if crew.looks and not np.isfinite(v)]
         if bad:
@@ -116,14 +116,18 @@ def mass(entries, final):
 
 
 def put_back(climb, final):
-    """The published rule, and the masses it counts."""
+    """What waits for the final list; and the masses that the published rule counts."""
     crew = climb.crew
+    paper = crew.spec.putback == "paper"
     for w in range(crew.workers):
         climb.keep(w, {p: v for p, v in climb.own[w].items() if p not in final})
         climb.keep(w, {p: v for p, v in climb.errors[w].items() if p in final})
         for others in climb.rejected[w]:
-            crew.lost[w] += mass(others, final)
-        crew.applied[w] += mass(final, final)
+            if paper:
+                crew.lost[w] += mass(others, final)
+            else:
+                climb.keep(w, {p: v for p, v in others.items() if p in final})
+        crew.applied[w] += mass(final, final) if paper else 0.0
 
 
 def lists_along_a_tree(crew, vectors, notes):
@@ -135,7 +139,7 @@ def lists_along_a_tree(crew, vectors, notes):
     if m.kind == NOTE:
         crew.certain = [False] * crew.workers
         return None, note_of(m)
-    if climb.paper:
+    if climb.puts_back:
         put_back(climb, as_list(m.positions, m.values))
     result = np.zeros(crew.n, np.float32)
     result[m.positions] += m.values / np.float32(crew.workers)

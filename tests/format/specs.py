@@ -51,7 +51,7 @@ class Spec:
         self.warmup = self.ladder = self.dense_below = self.resync = self.seed = 0
         self.momentum = self.clip = 0.0
         self.mask, self.check, self.residual, self.threshold = "on", 1000, "off", "global"
-        self.centre, self.putback, self.average, self.via = "mean", "keep", "none", "auto"
+        self.centre, self.putback, self.average, self.via = "mean", "own", "none", "auto"
         stages = [read_stage(stage) for stage in canonical.split("+")]
         self.names = [name for name, _ in stages]
         for name, options in stages:

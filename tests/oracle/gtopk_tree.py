@@ -7,10 +7,11 @@
               are not 0
     all:      u[J] = V / P, where (J, V) is the list that rank 0 ends with
 
-What a merge rejects stays in the residual of the worker that merged (putback=keep),
-so that sum a_i = sum r_i + P u. As published (putback=paper) it is dropped, and
-worker i takes a[j] back for those j of I_i that are not in J; what was rejected
-on one branch and survived on another is lost."""
+worker i takes a[j] back for those j of I_i that are not in J, and what a merge rejects of
+those that are stays in the residual of the worker that merged (putback=own), so that
+sum a_i = sum r_i + P u. With putback=keep all that a merge rejects stays there; as
+published (putback=paper) it is dropped: what was rejected on one branch and survived on
+another is lost."""
 import numpy as np
 
 from sparse_topk import TopK, largest, near_cut
@@ -18,7 +19,7 @@ from sync_method import F, average
 
 
 class GlobalTopK(TopK):
-    def __init__(self, layout, workers, density, putback="keep", **options):
+    def __init__(self, layout, workers, density, putback="own", **options):
         super().__init__(layout, workers, density, **options)
         self.putback = putback
 
@@ -37,14 +38,13 @@ class GlobalTopK(TopK):
                 {j: union[j] for i, j in enumerate(indices) if i not in kept})
 
     def reduce(self, lists, k):
-        """The tree: rank 0's list at the end. Rejects go where putback says."""
+        """The tree: rank 0's list at the end."""
         step = 1
+        self.rejected = []
         while step < self.workers:
             for rank in range(0, self.workers - step, 2 * step):
                 lists[rank], rejected = self.merge(lists[rank], lists[rank + step], k)
-                if self.putback == "keep" and self.keeps:
-                    for j, value in rejected.items():
-                        self.residual[rank][j] += value
+                self.rejected += [(rank, j, value) for j, value in rejected.items()]
             step *= 2
         return lists[0]
 
@@ -60,12 +60,20 @@ class GlobalTopK(TopK):
             self.residual[i][pick] = 0
             self.residual[i][self.whole] = 0
         found = self.reduce(list(lists), self.count(step))
-        if self.putback == "paper":
-            for r, own in zip(self.residual, lists):
-                for j in own.keys() - found.keys():
-                    r[j] += own[j]
+        self.put_back(lists, found)
         update = np.zeros(self.layout.n, F)
         update[self.whole] = average([a[self.whole] for a in everything])
         for j, value in found.items():
             update[j] = F(np.float64(value) / self.workers)
         return update
+
+    def put_back(self, lists, found):
+        if not self.keeps:
+            return
+        if self.putback != "keep":
+            for r, own in zip(self.residual, lists):
+                for j in own.keys() - found.keys():
+                    r[j] += own[j]
+        for rank, j, value in self.rejected:
+            if self.putback == "keep" or (self.putback == "own" and j in found):
+                self.residual[rank][j] += value

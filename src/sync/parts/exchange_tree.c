@@ -7,18 +7,21 @@
  *     for d = 1, 2, 4, ... < P:
  *         rank mod 2d == d:  send W to rank - d, and wait for the result
  *         rank mod 2d == 0:  receive R from rank + d (if there is one);
- *                            W = the k largest of W + R that are not 0;
- *                            the others go into this worker's residual
+ *                            W = the k largest of W + R that are not 0
  *     worker 0 sends W to all;  v = W / P
  *
- * As published, the others are dropped, and each worker puts back those of its own
- * entries whose index is not in the final W (putback=paper). An entry that lost in
- * an inner merge while its index won elsewhere is then lost for good. Keeping the
- * others where they were merged loses nothing and costs no traffic.
+ * What becomes of entries that lose, by `putback`:
  *
- * What is lost by the published rule is counted: a worker remembers what its merges
- * rejected until the final W is known. Those whose index is in it are lost, the
- * others are put back by those who brought them. */
+ *     own    index not in the final W: whoever brought an entry takes it back, whole.
+ *            Index in it: what a merge on another branch rejected stays with the worker
+ *            that merged. Nothing is lost, and no residual gathers what others brought.
+ *     keep   they stay with the worker that merged. Nothing is lost, but the residuals
+ *            of low ranks fill with the entries of others: training suffers.
+ *     paper  as published, `own` without its second half: an entry that lost in an
+ * inner merge while its index won elsewhere is lost for good.
+ *
+ * A worker remembers what its merges rejected until the final W is known; what `paper`
+ * loses is counted by it. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -33,9 +36,9 @@
 enum { MERGES_MAX = 31 };
 
 typedef struct tree {
-    gwi_list theirs, others; /* k and 2k entries */
-    gwi_list own;            /* putback=paper: what this worker brought, k entries; */
-    gwi_list error; /* what coding took from the list that it sent, likewise; */
+    gwi_list theirs, others;       /* k and 2k entries */
+    gwi_list own;                  /* unless putback=keep: what this worker brought; */
+    gwi_list error;                /* what coding took from the list that it sent; */
     gwi_list rejected[MERGES_MAX]; /* and what each of its merges rejected */
     int merges;                    /* in this exchange */
     uint8_t *out, *in;             /* messages */
@@ -43,7 +46,7 @@ typedef struct tree {
     void *memory;
 } tree;
 
-enum { PUTBACK_KEEP, PUTBACK_PAPER };
+enum { PUTBACK_OWN, PUTBACK_KEEP, PUTBACK_PAPER };
 
 typedef struct options {
     int putback;
@@ -51,9 +54,10 @@ typedef struct options {
 
 static const gwi_key keys[] = {
     {.name = "putback",
-     .meaning = "whether entries that lose in a merge are kept; paper loses some",
-     .fallback = "keep",
-     .words = "keep|paper",
+     .meaning =
+         "who keeps entries that lose: who brought or merged them; paper loses some",
+     .fallback = "own",
+     .words = "own|keep|paper",
      .at = offsetof(options, putback),
      .value = GWI_WORD},
     {.name = NULL},
@@ -69,10 +73,10 @@ static bool tree_off(const gwi_spec *spec)
     return !gwi_leaves_out(spec);
 }
 
-/* Whether the published rule is in force: it is about residuals. */
-static bool by_paper(const gw_sync *s)
+/* Whether entries are put back once the final list is known. */
+static bool puts_back(const gw_sync *s)
 {
-    return putback_of(s) == PUTBACK_PAPER && s->kept[GWI_RESIDUAL] != NULL;
+    return putback_of(s) != PUTBACK_KEEP && s->kept[GWI_RESIDUAL] != NULL;
 }
 
 /* How many merges this worker does in an exchange. */
@@ -101,8 +105,8 @@ static gw_status tree_init(gw_sync *s)
 
     GWI_TRY(gwi_coding_init(&s->coding, &s->spec, s->layout, gwi_looks(s), k));
     x->cap = (gwi_coding_list_bound(&s->coding, n, k) + 63) & ~(size_t)63;
-    merges = by_paper(s) ? (size_t)count_merges(s->comm) : 0;
-    x->memory = gwi_calloc(1, 2 * x->cap + (5 + merges) * k * 8);
+    merges = puts_back(s) ? (size_t)count_merges(s->comm) : 0;
+    x->memory = gwi_calloc(1, 2 * x->cap + (puts_back(s) ? 5 + merges : 3) * k * 8);
     if (x->memory == NULL)
         return gw_fail(GW_ERR_NOMEM, "no memory for lists of %zu entries", k);
     x->out = x->memory;
@@ -110,6 +114,8 @@ static gw_status tree_init(gw_sync *s)
     uint8_t *rest = x->in + x->cap;
     x->theirs = carve(&rest, k);
     x->others = carve(&rest, 2 * k);
+    if (!puts_back(s))
+        return GW_OK;
     x->own = carve(&rest, k);
     x->error = carve(&rest, k);
     for (size_t i = 0; i < merges; i++)
@@ -145,7 +151,7 @@ static gw_status write_list(gw_sync *s, bool second, size_t *len)
                                 x->cap, len));
     if (gwi_coder_of(&s->spec)->exact)
         return GW_OK;
-    if (by_paper(s) && !second)
+    if (puts_back(s) && !second)
         copy_list(&x->error, &s->list);
     else
         gwi_keep(s, &s->list);
@@ -200,10 +206,10 @@ static gw_status merge(gw_sync *s, int from, size_t len, gwi_note *note)
 
     GWI_TRY(read_message(s, from, x->in, len, &x->theirs));
     gwi_merge_largest(w, &x->theirs, gwi_wanted(s), w, &x->others);
-    if (putback_of(s) == PUTBACK_KEEP)
-        gwi_keep(s, &x->others);
-    else if (by_paper(s))
+    if (puts_back(s))
         copy_list(&x->rejected[x->merges++], &x->others);
+    else
+        gwi_keep(s, &x->others);
     *note = drop_overflow(s, w);
     return GW_OK;
 }
@@ -267,14 +273,16 @@ static void keep_if(gw_sync *s, const gwi_list *list, const gwi_list *final, boo
             s->kept[GWI_RESIDUAL][list->index[i]] += list->value[i];
 }
 
-/* The published rule: own entries whose index did not make it return, whole. So
- * coding's errors stay only where the entry is applied. */
+/* Own entries whose index did not make it return, whole. So coding's errors, and what
+ * merges rejected, stay only where the entry is applied. */
 static void put_back(gw_sync *s, const gwi_list *final)
 {
     const tree *x = gwi_state(s, GWI_EXCHANGE);
 
     keep_if(s, &x->own, final, false);
     keep_if(s, &x->error, final, true);
+    for (int i = 0; putback_of(s) == PUTBACK_OWN && i < x->merges; i++)
+        keep_if(s, &x->rejected[i], final, true);
 }
 
 /* The magnitudes of those entries whose index is in the final list, too. */
@@ -334,7 +342,7 @@ static gw_status tree_run(gw_sync *s, const gwi_result *at, gwi_note *note)
     }
     if (*note != 0)
         s->list.n = 0;
-    if (by_paper(s))
+    if (puts_back(s))
         copy_list(&x->own, list);
     GWI_TRY(climb(s, note));
     GWI_TRY(descend(s, note));
@@ -342,10 +350,10 @@ static gw_status tree_run(gw_sync *s, const gwi_result *at, gwi_note *note)
         keep_rejected(s);
         return GW_OK;
     }
-    if (by_paper(s)) {
+    if (puts_back(s))
         put_back(s, list);
+    if (puts_back(s) && putback_of(s) == PUTBACK_PAPER)
         count_mass(s, list);
-    }
     gwi_result_clear(s, at);
     gwi_divide(list->value, (float)s->comm->workers, list->n);
     gwi_result_add(s, at, list);
