@@ -524,6 +524,33 @@ typedef struct gw_memory_info {
  * also if there are not as many. *info is unchanged then. */
 GW_API gw_status gw_memory_describe(const char *spec, size_t i, gw_memory_info *info);
 
+/* The optimizer that a spec is to be used with. */
+typedef struct gw_optimizer_info {
+    size_t struct_size; /* sizeof(gw_optimizer_info) */
+    int adaptive;       /* 1: steps depend on the size of gradients so far, or on their
+                         * signs: Adam, AdamW, RMSprop, AdaGrad, Lion and the like */
+    double momentum;    /* of SGD, otherwise 0 */
+    double dampening;
+    int nesterov;
+    int workers;
+} gw_optimizer_info;
+
+/* What gw_spec_advise() says. */
+typedef struct gw_advice {
+    size_t struct_size; /* sizeof(gw_advice) */
+    int takes_momentum; /* 1: the spec has the optimizer's momentum, step without it */
+    char spec[256];     /* to use; the one that was asked for if all is well */
+    char reason[256];   /* why it is another, in one sentence; "" if it is not */
+    char warning[256];  /* what it is known to cost all the same; "" if nothing is */
+} gw_advice;
+
+/* The spec that does what `spec` asks for without costing accuracy with this optimizer:
+ * momentum of SGD moves in front of a selection, and with an adaptive optimizer the
+ * changes of the model are selected instead of gradients. docs/choosing.md has the
+ * rules and what was measured. GW_ERR_SPEC; GW_ERR_ARG. */
+GW_API gw_status gw_spec_advise(const char *spec, const gw_optimizer_info *optimizer,
+                                gw_advice *advice);
+
 /* A stage: a recipe such as "topk", or what refines one, such as "q". */
 typedef struct gw_stage_info {
     size_t struct_size; /* sizeof(gw_stage_info) */
@@ -648,6 +675,11 @@ typedef struct gw_stats {
 } gw_stats;
 
 GW_API gw_stats gw_sync_stats(const gw_sync *sync);
+
+/* Changes the momentum of a spec that has one (+momentum:0.9), between steps, to the
+ * same value on all workers: for schedules of the optimizer's momentum. A saved state
+ * does not hold it. GW_ERR_ARG if the spec has none, or it is not between 0 and 1. */
+GW_API gw_status gw_sync_set_momentum(gw_sync *sync, double momentum);
 
 /* The Euclidean norm of what this worker remembers and has not sent; 0 without a
  * residual. Reads it once, so ask now and then and not in every step. */

@@ -60,6 +60,12 @@ const char *const conform_specs[] = {
     "sign",
     "sign:64,via=gather,dense_below=100",
     "local:2+randk:0.1",
+    "topk:0.02+momentum:0.9,velocity=local",
+    "topk:0.02,dense_below=100+momentum:0.9,nesterov=on",
+    "gtopk:0.02,putback=keep",
+    "gtopk:0.02,warmup=2+momentum:0.9",
+    "update:2+topk:0.05",
+    "update:0,scale=1.5+gtopk:0.05+q:4",
 };
 const size_t conform_spec_count = sizeof conform_specs / sizeof *conform_specs;
 
@@ -199,6 +205,14 @@ static gw_status exchange_checked(gw_comm *c, gw_sync *s, float *g, const job *j
 
 /* The same for methods that exchange models: residual + change goes in, and the
  * change of the reference comes out. */
+/* How much more than the average change is applied. */
+static float scale_of(const gw_sync *s)
+{
+    const gwi_schedule *schedule = gwi_schedule_of(&s->spec);
+
+    return schedule->scale != NULL ? (float)schedule->scale(&s->spec) : 1;
+}
+
 static gw_status model_checked(gw_comm *c, gw_sync *s, float *x)
 {
     bool check = conserves(s) && s->kept[GWI_REFERENCE] != NULL && s->now.model;
@@ -214,11 +228,19 @@ static gw_status model_checked(gw_comm *c, gw_sync *s, float *x)
         before[i] = x[i] - old[i] + s->kept[GWI_RESIDUAL][i];
     st = gw_sync_model(s, x);
     for (size_t i = 0; i < N; i++)
-        old[i] = x[i] - old[i];
+        old[i] = (x[i] - old[i]) / scale_of(s);
     if (st == GW_OK)
         st = check_conserved(c, s, before, old);
     free(before);
     return st;
+}
+
+static bool is_something(const float *g)
+{
+    for (size_t i = 0; i < N; i++)
+        if (g[i] != 0)
+            return true;
+    return false;
 }
 
 static gw_status step(gw_comm *c, gw_sync *s, float *x, float *g, int t, const job *j)
@@ -232,6 +254,7 @@ static gw_status step(gw_comm *c, gw_sync *s, float *x, float *g, int t, const j
     if (st != GW_OK && st != GW_SKIPPED)
         return st;
     REQUIRE(st == GW_OK || t == j->bad_step, "%s: step %d was skipped", j->spec, t);
+    REQUIRE(st != GW_OK || is_something(g), "%s: nothing came of step %d", j->spec, t);
     for (size_t i = 0; st == GW_OK && i < N; i++)
         x[i] -= 0.1f * g[i];
     return model_checked(c, s, x);

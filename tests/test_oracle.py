@@ -30,7 +30,7 @@ from quantized import Levels, Quantized, QuantizedAnyForm, bf16  # noqa: E402
 from random_choice import RandomK  # noqa: E402
 from recording import Absent, build_driver, record, start_of  # noqa: E402
 from sign_vote import SignVote  # noqa: E402
-from sparse_topk import MomentumCorrection, TopK  # noqa: E402
+from sparse_topk import GlobalMomentum, MomentumCorrection, TopK  # noqa: E402
 from sync_method import Dense, Gradients, Silence  # noqa: E402
 from two_means import TwoMeans  # noqa: E402
 
@@ -87,8 +87,22 @@ def centred(rate, *args):
 
 
 def momentum(factor, clip=0.0, mask=True, **options):
+    """Of each worker's own."""
     return lambda layout, workers: Gradients(
         MomentumCorrection(TopK(layout, workers, 0.05, **options), factor, clip, mask))
+
+
+def one_momentum(factor, kind=TopK, density=0.05, clip=0.0, dampening=0.0, nesterov=False,
+                 **options):
+    """Of all workers."""
+    return lambda layout, workers: Gradients(GlobalMomentum(
+        kind(layout, workers, density, **options), factor, clip, dampening, nesterov))
+
+
+def update(dense, scale, kind, *args, **options):
+    """The changes that own optimizers make."""
+    return lambda layout, workers: ModelChange(
+        workers, 1, kind(layout, workers, *args, **options), start_of(layout.n, SEED), dense, scale)
 
 
 def levels(*args, seed=0, **options):
@@ -187,10 +201,21 @@ TABLE = [
     Row("topk:0.05,residual=off+q:3,bucket=64,norm=l2",
         sparse(TopK, 0.05, residual=False, code=levels(3, 64, "l2"))),
     Row("topk:0.05+bf16", sparse(TopK, 0.05, code=bf16)),
-    Row("topk:0.05+momentum:0.9", momentum(0.9)),
-    Row("topk:0.05+momentum:0.9", momentum(0.9), model="tiny", workers=(1, 3)),
-    Row("topk:0.05+momentum:0.9,mask=off", momentum(0.9, mask=False)),
-    Row("topk:0.05+momentum:0.9,clip=4", momentum(0.9, clip=4.0)),
+    Row("topk:0.05+momentum:0.9,velocity=local", momentum(0.9)),
+    Row("topk:0.05+momentum:0.9,velocity=local", momentum(0.9), model="tiny", workers=(1, 3)),
+    Row("topk:0.05+momentum:0.9,mask=off,velocity=local", momentum(0.9, mask=False)),
+    Row("topk:0.05+momentum:0.9,clip=4,velocity=local", momentum(0.9, clip=4.0)),
+    Row("topk:0.05+momentum:0.9", one_momentum(0.9)),
+    Row("topk:0.05+momentum:0.9", one_momentum(0.9), model="tiny", workers=(1, 3)),
+    Row("topk:0.05+momentum:0.9,clip=4", one_momentum(0.9, clip=4.0)),
+    Row("topk:0.05+momentum:0.9,nesterov=on", one_momentum(0.9, nesterov=True)),
+    Row("topk:0.05+momentum:0.8,dampening=0.5", one_momentum(0.8, dampening=0.5)),
+    Row("topk:0.05,warmup=3+momentum:0.9,nesterov=on",
+        one_momentum(0.9, nesterov=True, warmup=3)),
+    Row("topk:0.02,dense_below=100+momentum:0.9",
+        one_momentum(0.9, density=0.02, dense_below=100)),
+    Row("gtopk:0.05+momentum:0.9", one_momentum(0.9, GlobalTopK)),
+    Row("drop:0.9+momentum:0.9", one_momentum(0.9, Drop, 0.9)),
 
     Row("topk:0.05", sparse(TopK, 0.05), **FEW),
     Row("topk:0.05,dense_below=100", sparse(TopK, 0.05, dense_below=100), **FEW),
@@ -303,6 +328,9 @@ TABLE = [
     Row("local:4+gtopk:0.05", change(4, GlobalTopK, 0.05)),
     Row("local:2+topk:0.1+2bit", change(2, TopK, 0.1, code=Centres(2))),
     Row("local:2+drop:0.9+1bit", change(2, Drop, 0.9, code=Centres(1))),
+    Row("update:3+topk:0.05", update(3, 1, TopK, 0.05)),
+    Row("update:0,scale=2+gtopk:0.05", update(0, 2, GlobalTopK, 0.05)),
+    Row("update:2+drop:0.9", update(2, 1, Drop, 0.9)),
     Row("spa:4", lambda layout, _: SparseAverage(layout, 4)),
     Row("spa:4", lambda layout, _: SparseAverage(layout, 4), **TINY),
     Row("spa:7", lambda layout, _: SparseAverage(layout, 7)),

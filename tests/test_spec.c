@@ -32,7 +32,7 @@ static void test_canonical(void **state)
         {"pqasgd:8,4",
          "pqasgd:every=8,bits=4,bucket=512,norm=max,residual=off,via=auto,seed=0"},
         {"gtopk:0.001+q:8,norm=l2",
-         "gtopk:density=0.001,putback=keep,residual=on,warmup=0,ladder=0,dense_below=0+"
+         "gtopk:density=0.001,putback=own,residual=on,warmup=0,ladder=0,dense_below=0+"
          "q:bits=8,bucket=512,norm=l2,seed=0"},
         {"local:16+topk:1e-2+bf16",
          "local:every=16,grow=1,start=0,average=none+topk:density=0.01,residual=on,"
@@ -42,7 +42,8 @@ static void test_canonical(void **state)
          "dense_below=0+1bit:centre=mean"},
         {"topk:0.1+2bit+momentum:0.9", "topk:density=0.1,residual=on,warmup=0,ladder=0,"
                                        "dense_below=0+2bit:centre=mean+"
-                                       "momentum:momentum=0.9,clip=0,mask=on"},
+                                       "momentum:momentum=0.9,clip=0,mask=on,velocity="
+                                       "global,nesterov=off,dampening=0"},
     };
     char text[256], again[256];
 

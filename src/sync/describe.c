@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sync/memories.h"
+#include "sync/momentum.h"
 #include "sync/schedule.h"
 
 /* ---- what a spec does ---------------------------------------------------- */
@@ -57,13 +58,11 @@ static unsigned traits_of_models(const gwi_spec *spec)
  * of it. A residual of rounding errors alone delays nothing. */
 static unsigned traits_of_memory(const gwi_spec *spec)
 {
-    const gwi_memory *memory = gwi_memory_of(spec);
     bool keeps = gwi_keeps_residual(spec);
     bool late = keeps && gwi_leaves_out(spec) && spec->subject == GWI_GRADIENT;
-    bool knows = memory->changes != NULL && memory->changes(spec);
 
     return when(keeps, GW_TRAIT_RESIDUAL) |
-           when(late && !knows, GW_TRAIT_LIKE_MOMENTUM);
+           when(late && !gwi_has_momentum(spec), GW_TRAIT_LIKE_MOMENTUM);
 }
 
 /* Memories whose size depends on more than the number of parameters do not count. */

@@ -11,8 +11,8 @@
  *     outer      what is done with the average            parts/outer_*.c
  *
  * A part is one file whose only external symbols are its table and the stages that
- * users write for it. Every table begins with a gwi_part. Slots that are NULL, 0 or
- * false need not be filled in. */
+ * users write for it. Every table begins with a gwi_part. Slots that are marked with *
+ * must be filled in; the others may be NULL, 0 or false. */
 #ifndef GWI_PARTS_H
 #define GWI_PARTS_H
 
@@ -73,6 +73,7 @@ typedef struct gwi_schedule {
     uint64_t (*start)(
         const gwi_spec *spec);              /* dense steps before the first local one */
     double (*growth)(const gwi_spec *spec); /* of periods; NULL: they do not grow */
+    double (*scale)(const gwi_spec *spec);  /* of the average change; NULL: 1 */
 } gwi_schedule;
 
 /* ---- selector: which ------------------------------------------------------- */
@@ -86,13 +87,14 @@ typedef struct gwi_common {
 
 typedef struct gwi_selector {
     gwi_part part;
-    /* The part of the coordinates that is sent when the beginning is over. */
+    /* * The part of the coordinates that is sent when the beginning is over. */
     double (*density)(const gwi_spec *spec);
-    /* The most entries that one selection of n floats can give. */
+    /* * The most entries that one selection of n floats can give, if not all. */
     size_t (*most)(const gwi_spec *spec, size_t n);
 
-    /* One of these two. run() moves the chosen coordinates of r + g, none of which is
-     * 0, to sync->list and leaves the rest in r; g is NULL if r has it already. */
+    /* * One of these two; with run(), part.off, too. run() moves the chosen coordinates
+     * of r + g, none of which is 0, to sync->list and leaves the rest in r; g is NULL
+     * if r has it already. */
     void (*run)(gw_sync *sync, float *r, const float *g);
     void (*agree)(gw_sync *sync, gwi_common *out);
 
@@ -122,7 +124,7 @@ typedef struct gwi_coder {
     bool finite;               /* what is decoded can be nothing but finite */
     bool has_peaks; /* no value is larger than the largest scale of its message */
 
-    /* Fills in coding, bits and group of a message's form. */
+    /* * Fills in coding, bits and group of a message's form. */
     void (*form)(const gwi_spec *spec, gwi_wire_form *form);
     /* Values that share a scale, so that vectors are cut there; NULL: 512. */
     size_t (*bucket)(const gwi_spec *spec);
@@ -133,7 +135,7 @@ typedef struct gwi_coder {
     size_t (*scales)(const gwi_coding *coding, size_t k);
     size_t (*own)(const gwi_coding *coding);
 
-    /* Writes k values and their scales (coding->scales) where writer says; v becomes
+    /* * Writes k values and their scales (coding->scales) where writer says; v becomes
      * the error. Reads them from view to out, or adds them to acc: without add() whole
      * vectors cannot be coded. */
     void (*put)(gwi_coding *coding, gwi_wire_writer *writer, float *v, size_t k,
@@ -168,13 +170,13 @@ typedef struct gwi_path {
 struct gwi_exchange {
     gwi_part part;
 
-    /* Replaces a vector by its average over the workers, or by the average of what was
-     * sent of it. *note is this worker's and must be the least of all workers'
+    /* * Replaces a vector by its average over the workers, or by the average of what
+     * was sent of it. *note is this worker's and must be the least of all workers'
      * afterwards; if it is not 0 then, the result is undefined and what was selected
      * is back in the residual. May block. */
     gw_status (*run)(gw_sync *sync, const gwi_result *at, gwi_note *note);
 
-    /* The path of all exchanges that `traffic` counts; workers > 1. */
+    /* * The path of all exchanges that `traffic` counts; workers > 1. */
     gwi_path (*path)(const gwi_spec *spec, const gw_layout *layout, int workers,
                      const gw_traffic *traffic);
 
@@ -194,14 +196,6 @@ struct gwi_exchange {
 typedef struct gwi_memory {
     gwi_part part;
     bool (*keeps)(const gwi_spec *spec); /* whether there is a residual; NULL: none */
-    /* What goes into the residual in place of g, which may be changed; NULL: g. And
-     * whether that can be something else than g. */
-    const float *(*enter)(gw_sync *sync, float *g);
-    bool (*changes)(const gwi_spec *spec);
-    /* The entries of list were sent. */
-    void (*sent)(gw_sync *sync, const gwi_list *list);
-    /* All of v was sent, and v is the average. */
-    void (*sent_all)(gw_sync *sync, float *v);
     /* The entries of list were not sent, or not exactly. */
     void (*keep)(gw_sync *sync, const gwi_list *list);
 } gwi_memory;
@@ -211,7 +205,7 @@ typedef struct gwi_memory {
 
 typedef struct gwi_outer {
     gwi_part part;
-    /* x is the average of what was sent of the models' changes since the last common
+    /* * x is the average of what was sent of the models' changes since the last common
      * one; it becomes the model to go on from. */
     void (*step)(gw_sync *sync, float *x);
     /* The model of this worker after each step, and the one that training ends with. */
@@ -234,7 +228,7 @@ extern const gwi_exchange gwi_exchange_dense, gwi_exchange_common, gwi_exchange_
     gwi_exchange_tree, gwi_exchange_coded, gwi_exchange_means;
 extern const gwi_memory gwi_memory_none, gwi_memory_residual;
 extern const gwi_outer gwi_outer_take;
-extern const gwi_part gwi_ramp, gwi_small_tensors, gwi_agreement;
+extern const gwi_part gwi_momentum, gwi_ramp, gwi_small_tensors, gwi_agreement;
 
 static inline const gwi_schedule *gwi_schedule_of(const gwi_spec *spec)
 {

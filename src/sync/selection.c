@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/vector.h"
+#include "sync/momentum.h"
 #include "sync/notes.h"
 #include "sync/small.h"
 
@@ -24,19 +25,13 @@ size_t gwi_wanted(const gw_sync *s)
 
 void gwi_choose(gw_sync *s, const gwi_result *at)
 {
-    const gwi_memory *memory = gwi_memory_of(&s->spec);
     float *r = s->kept[GWI_RESIDUAL];
-    const float *g = at->v;
 
-    if (g != NULL && memory->enter != NULL)
-        g = memory->enter(s, at->v);
-    if (r == NULL) {
-        r = at->v;
-        g = NULL;
-    }
-    gwi_selector_of(&s->spec)->run(s, r, g);
-    if (memory->sent != NULL)
-        memory->sent(s, &s->list);
+    if (r != NULL)
+        gwi_selector_of(&s->spec)->run(s, r, at->v);
+    else
+        gwi_selector_of(&s->spec)->run(s, at->v, NULL);
+    gwi_momentum_chosen(s, &s->list);
 }
 
 void gwi_keep(gw_sync *s, const gwi_list *list)
@@ -77,19 +72,11 @@ void gwi_result_add(const gw_sync *s, const gwi_result *at, const gwi_list *list
 
 /* ---- bad numbers -------------------------------------------------------------- */
 
-static bool is_changed(const gwi_spec *spec)
-{
-    const gwi_memory *memory = gwi_memory_of(spec);
-
-    return (memory->changes != NULL && memory->changes(spec)) ||
-           gwi_transform_of(spec)->forward != NULL;
-}
-
 bool gwi_goes_straight(const gw_sync *s)
 {
     return s->now.gradient && !s->now.dense && gwi_exchange_of(&s->spec)->of_lists &&
-           s->kept[GWI_RESIDUAL] != NULL && !is_changed(&s->spec) &&
-           s->small.count == 0;
+           s->kept[GWI_RESIDUAL] != NULL && !gwi_has_momentum(&s->spec) &&
+           gwi_transform_of(&s->spec)->forward == NULL && s->small.count == 0;
 }
 
 bool gwi_looks_later(const gw_sync *s)

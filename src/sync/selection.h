@@ -22,9 +22,9 @@ static inline gwi_list gwi_list_in(void *memory, size_t cap)
  * above a threshold there may be more, too. */
 size_t gwi_wanted(const gw_sync *sync);
 
-/* Takes the vector at `at` into the residual, by the rule of the memory, and moves the
- * chosen coordinates to sync->list. Without a residual they come out of the vector
- * itself, and what is left there is lost. */
+/* Takes the vector at `at` into the residual, and moves the chosen coordinates to
+ * sync->list. Without a residual they come out of the vector itself, and what is left
+ * there is lost. */
 void gwi_choose(gw_sync *sync, const gwi_result *at);
 
 /* Gives back what was not sent, or not exactly. */

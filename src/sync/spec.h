@@ -17,7 +17,7 @@
 
 #include "base.h"
 
-/* The questions. The last three are not part of a method: they refine any. */
+/* The questions. The last four refine the answers to the first seven. */
 typedef enum gwi_kind {
     GWI_SCHEDULE,  /* when do the workers talk? */
     GWI_SELECTOR,  /* which coordinates are sent? */
@@ -26,6 +26,7 @@ typedef enum gwi_kind {
     GWI_EXCHANGE,  /* how do messages become one result? */
     GWI_MEMORY,    /* what is kept of what was not sent? */
     GWI_OUTER,     /* what is done with the average? */
+    GWI_MOMENTUM,  /* what has momentum done before? */
     GWI_RAMP,      /* what is different at the beginning? */
     GWI_SMALL,     /* which tensors are too small to bother? */
     GWI_CHECK,     /* how often are models compared? */

@@ -19,6 +19,7 @@
     X(sign)       \
     X(a2sgd)      \
     X(local)      \
+    X(update)     \
     X(oneshot)    \
     X(spa)        \
     X(pqasgd)     \
@@ -74,6 +75,7 @@ const gwi_part *gwi_usual_part(gwi_kind kind)
         [GWI_EXCHANGE] = &gwi_exchange_dense.part,
         [GWI_MEMORY] = &gwi_memory_none.part,
         [GWI_OUTER] = &gwi_outer_take.part,
+        [GWI_MOMENTUM] = &gwi_momentum,
         [GWI_RAMP] = &gwi_ramp,
         [GWI_SMALL] = &gwi_small_tensors,
         [GWI_CHECK] = &gwi_agreement,

@@ -11,6 +11,7 @@
 #include "sync/agreement.h"
 #include "sync/buckets.h"
 #include "sync/measure.h"
+#include "sync/momentum.h"
 #include "sync/notes.h"
 #include "sync/overlap.h"
 #include "sync/pieces.h"
@@ -53,14 +54,20 @@ static gw_status run_exchange(gw_sync *s, float *v, gwi_note *note)
 
 static gw_status exchange_gradient(gw_sync *s, float *grad, gwi_note *note)
 {
-    const gwi_memory *memory = gwi_memory_of(&s->spec);
-
-    if (!s->now.dense)
-        return run_exchange(s, grad, note);
-    gwi_decodes(s);
-    GWI_TRY(gwi_average_dense(s, grad, note));
-    if (*note == 0 && memory->sent_all != NULL)
-        memory->sent_all(s, grad);
+    if (s->now.dense) {
+        gwi_decodes(s);
+        GWI_TRY(gwi_average_dense(s, grad, note));
+        if (*note == 0)
+            gwi_momentum_whole(s, grad);
+        return GW_OK;
+    }
+    if (*note == 0)
+        gwi_momentum_enter(s, grad);
+    GWI_TRY(run_exchange(s, grad, note));
+    if (*note == 0)
+        gwi_momentum_leave(s, grad);
+    else
+        gwi_momentum_skip(s);
     return GW_OK;
 }
 
@@ -140,13 +147,17 @@ static gw_status average_models(gw_sync *s, float *x, gwi_note *note)
  * average of what was sent of the changes since. */
 static gw_status exchange_change(gw_sync *s, float *x, gwi_note *note)
 {
+    const gwi_schedule *schedule = gwi_schedule_of(&s->spec);
     size_t n = s->layout->floats;
 
     *note = gwi_look_at(s, x, 0, n);
     gwi_subtract(x, x, s->kept[GWI_REFERENCE], n);
     GWI_TRY(run_exchange(s, x, note));
-    if (*note == 0)
-        gwi_outer_of(&s->spec)->step(s, x);
+    if (*note != 0)
+        return GW_OK;
+    if (schedule->scale != NULL && schedule->scale(&s->spec) != 1)
+        gwi_scale(x, (float)schedule->scale(&s->spec), n);
+    gwi_outer_of(&s->spec)->step(s, x);
     return GW_OK;
 }
 

@@ -68,11 +68,12 @@ class LocalSgd(Method):
 
 
 class ModelChange(LocalSgd):
-    """start is the model that all workers begin with."""
+    """start is the model that all workers begin with, dense the number of steps whose
+    gradients are averaged instead; the exchanged change counts `scale` times."""
 
-    def __init__(self, workers, every, exchange, start):
-        super().__init__(workers, every=every)
-        self.exchange, self.common = exchange, start
+    def __init__(self, workers, every, exchange, start, dense=0, scale=1):
+        super().__init__(workers, every=every, start=dense)
+        self.exchange, self.common, self.scale = exchange, start, np.float32(scale)
 
     def model(self, step, models):
         self.look(step)
@@ -81,10 +82,10 @@ class ModelChange(LocalSgd):
         changes = [x - self.common for x in models]
         update = self.exchange.exchange(step, changes)
         self.near, self.slack = self.exchange.near, self.exchange.slack
-        return [self.common + update] * len(models)
+        return [self.common + self.scale * update] * len(models)
 
     def adopt(self, step, models):
-        if self.talked:
+        if self.equal:
             self.common = models[0].copy()
 
 

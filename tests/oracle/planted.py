@@ -12,7 +12,7 @@ from gtopk_tree import GlobalTopK
 from local_steps import LocalSgd, ModelChange, SparseAverage
 from quantized import Levels, Quantized
 from recording import RATE, Layout, gradient_of, start_of
-from sparse_topk import MomentumCorrection, TopK
+from sparse_topk import GlobalMomentum, MomentumCorrection, TopK
 from sync_method import Dense, Gradients, Silence
 from two_means import TwoMeans
 
@@ -58,8 +58,10 @@ def methods(workers):
             MomentumCorrection(TopK(LAYOUT, workers, 0.05), 0.9, mask=False)),
         "topk, warm-up": Gradients(TopK(LAYOUT, workers, 0.01, warmup=3, ladder=2)),
         "topk, short warm-up": Gradients(TopK(LAYOUT, workers, 0.01, warmup=2, ladder=2)),
-        "gtopk": Gradients(GlobalTopK(LAYOUT, workers, 0.01)),
-        "gtopk as published": Gradients(GlobalTopK(LAYOUT, workers, 0.01, "paper")),
+        "topk, one momentum": Gradients(GlobalMomentum(TopK(LAYOUT, workers, 0.05), 0.9)),
+        "gtopk": Gradients(GlobalTopK(LAYOUT, workers, 0.1)),
+        "gtopk, kept by mergers": Gradients(GlobalTopK(LAYOUT, workers, 0.1, "keep")),
+        "gtopk as published": Gradients(GlobalTopK(LAYOUT, workers, 0.1, "paper")),
         "drop": Gradients(Drop(LAYOUT, workers, 0.9)),
         "drop per tensor": Gradients(Drop(LAYOUT, workers, 0.9, "tensor")),
         "drop, 1 bit": Gradients(Drop(LAYOUT, workers, 0.9, code=Centres(1))),
@@ -115,7 +117,7 @@ class Comparison(unittest.TestCase):
 
     def test_what_does_not_drain(self):
         words = ("drain=4",)
-        for putback, fine in (("keep", True), ("paper", False)):
+        for putback, fine in (("own", True), ("keep", True), ("paper", False)):
             method = Gradients(GlobalTopK(LAYOUT, 5, 0.1, putback))
             recording = simulate(method, 5, words, steps=80)
             if fine:

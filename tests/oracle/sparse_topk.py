@@ -124,3 +124,27 @@ class MomentumCorrection(Exchange):
             for u, pick in zip(self.velocity, self.inside.picked):
                 u[pick] = 0
         return update
+
+
+class GlobalMomentum(Exchange):
+    """One velocity for all workers, that of what was applied:
+
+        v_i = (1 - dampening) g_i, clipped before, + m u;  u = what is exchanged of v
+        applied: u, or with nesterov u + m (u - the u before)"""
+
+    def __init__(self, inside, momentum, clip=0.0, dampening=0.0, nesterov=False):
+        self.local = MomentumCorrection(inside, momentum, clip)
+        self.inside, self.momentum = inside, F(momentum)
+        self.dampening, self.nesterov = dampening, nesterov
+        self.velocity = np.zeros(inside.layout.n, F)
+
+    def exchange(self, step, vectors):
+        weight = F(1 - self.dampening if step > 0 else 1)
+        warm = self.inside.density(step) == 1
+        mine = [weight * (g if warm else self.local.clipped(g)) + self.momentum * self.velocity
+                for g in vectors]
+        before, self.velocity = self.velocity, self.inside.exchange(step, mine)
+        self.near = self.inside.near
+        if not self.nesterov:
+            return self.velocity
+        return self.velocity + self.momentum * (self.velocity - before)

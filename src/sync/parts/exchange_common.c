@@ -75,27 +75,32 @@ static gw_status run_models(gw_sync *s, float *x, gwi_note *note)
 /* ---- gradients, and changes of models ---------------------------------------------
  */
 
-/* Moves the chosen coordinates, 0 or not, out of residual + v, to the list. */
-static void take(gw_sync *s, float *v)
+/* The chosen coordinates, to the list, without values. */
+static void agree(gw_sync *s)
 {
-    const gwi_memory *memory = gwi_memory_of(&s->spec);
-    float *r = s->kept[GWI_RESIDUAL];
     gwi_list *list = &s->list;
     gwi_common c;
 
+    gwi_selector_of(&s->spec)->agree(s, &c);
+    list->n = c.index != NULL ? c.count : c.end - c.begin;
+    for (size_t i = 0; i < list->n; i++)
+        list->index[i] = c.index != NULL ? c.index[i] : (uint32_t)(c.begin + i);
+}
+
+/* Moves the chosen coordinates, 0 or not, out of residual + v, to the list. */
+static void take(gw_sync *s, float *v)
+{
+    float *r = s->kept[GWI_RESIDUAL];
+    gwi_list *list = &s->list;
+
     if (r != NULL)
-        gwi_add(r, memory->enter != NULL ? memory->enter(s, v) : v, gwi_rest(s));
+        gwi_add(r, v, gwi_rest(s));
     else
         r = v;
-    gwi_selector_of(&s->spec)->agree(s, &c);
-    list->n = c.count;
-    memcpy(list->index, c.index, c.count * sizeof *c.index);
     for (size_t i = 0; i < list->n; i++) {
         list->value[i] = r[list->index[i]];
         r[list->index[i]] = 0;
     }
-    if (memory->sent != NULL)
-        memory->sent(s, list);
 }
 
 /* The average of the list's values; a note about a sum names its tensor. */
@@ -128,14 +133,11 @@ static gw_status run_gradients(gw_sync *s, float *v, gwi_note *note)
     gwi_list *list = &s->list;
     bool good = *note == 0;
 
+    agree(s);
     if (good) {
         take(s, v);
         *note = gwi_look_at_selected(s);
         good = *note == 0;
-    } else {
-        gwi_common c;
-        gwi_selector_of(&s->spec)->agree(s, &c);
-        list->n = c.count;
     }
     if (!good)
         memset(list->value, 0, list->n * sizeof *list->value);

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * advise.c - which spec to take with which optimizer.
+ *
+ * Specs that choose entries of gradients for themselves send them late, as sums.
+ *
+ *     SGD with momentum    momentum goes in front of the selection, +momentum:M, and
+ * the first steps are dense adaptive             the size of late sums is not that of
+ * gradients: the changes of the model are exchanged, update+SPEC
+ *
+ * A spec that says something of its own about what would be changed is left alone.
+ * docs/choosing.md has the measurements behind the rules. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sync/momentum.h"
+#include "sync/ramp.h"
+
+/* Dense steps at the beginning: by them the model has left the place where gradients
+ * are largest and change most. Fewer give less with 8 workers, more cost bytes. */
+enum { FIRST_STEPS = 64 };
+
+/* Below this part of the entries more than a point is lost with 8 workers. */
+#define SPARSE_BELOW 0.005
+
+static bool is_late(const gwi_spec *spec)
+{
+    return gwi_sends_lists(spec) && spec->subject == GWI_GRADIENT &&
+           gwi_keeps_residual(spec);
+}
+
+/* Puts text with `more` behind or before it into spec, if that is a spec. */
+static gw_status compose(gw_advice *a, const char *before, const char *text,
+                         const char *behind)
+{
+    char made[sizeof a->spec];
+    int len = snprintf(made, sizeof made, "%s%s%s", before, text, behind);
+
+    if (len < 0 || (size_t)len >= sizeof made)
+        return gw_fail(GW_ERR_SPEC, "'%s' is too long to be changed", text);
+    GWI_TRY(gw_spec_check(made, NULL, 0));
+    memcpy(a->spec, made, sizeof made);
+    return GW_OK;
+}
+
+/* The first stage with warmup=64, unless the text says something about it. */
+static void add_warmup(const gwi_spec *spec, const char *text, char *out, size_t cap)
+{
+    size_t first = strcspn(text, "+");
+    gwi_spec changed;
+
+    snprintf(out, cap, "%.*s,warmup=%d%s", (int)first, text, FIRST_STEPS, text + first);
+    if (gwi_ramp_is_dense(spec, 1) || strstr(text, "warmup") != NULL ||
+        strstr(text, "ladder") != NULL || gwi_spec_parse(out, &changed) != GW_OK)
+        snprintf(out, cap, "%s", text);
+}
+
+static gw_status advise_momentum(const gwi_spec *spec, const char *text,
+                                 const gw_optimizer_info *opt, gw_advice *a)
+{
+    char with_warmup[sizeof a->spec], stage[120] = "";
+
+    add_warmup(spec, text, with_warmup, sizeof with_warmup);
+    if (opt->momentum > 0)
+        snprintf(stage, sizeof stage, "+momentum:%.9g%s", opt->momentum,
+                 opt->nesterov ? ",nesterov=on" : "");
+    if (opt->momentum > 0 && opt->dampening > 0)
+        snprintf(stage + strlen(stage), sizeof stage - strlen(stage), ",dampening=%.9g",
+                 opt->dampening);
+    GWI_TRY(compose(a, "", with_warmup, stage));
+    a->takes_momentum = opt->momentum > 0;
+    if (opt->momentum > 0)
+        snprintf(
+            a->reason, sizeof a->reason,
+            "the optimizer's momentum of %g moves in front of the selection, since "
+            "entries are sent late",
+            opt->momentum);
+    else
+        snprintf(a->reason, sizeof a->reason, "the first %d steps are dense",
+                 FIRST_STEPS);
+    if (strcmp(a->spec, text) == 0)
+        a->reason[0] = '\0';
+    return GW_OK;
+}
+
+static gw_status advise_update(const char *text, const gw_optimizer_info *opt,
+                               gw_advice *a)
+{
+    char stage[60] = "update+";
+
+    if (opt->workers > 1)
+        snprintf(stage, sizeof stage, "update:scale=%.6g+", sqrt((double)opt->workers));
+    GWI_TRY(compose(a, stage, text, ""));
+    snprintf(a->reason, sizeof a->reason,
+             "with an optimizer that keeps the size of gradients, each worker steps on "
+             "its own gradient and the changes of the model are exchanged");
+    return GW_OK;
+}
+
+static void warn(const gwi_spec *spec, const gw_optimizer_info *opt, gw_advice *a)
+{
+    double density = gwi_selector_of(spec)->density(spec);
+    bool means = gwi_exchange_of(spec)->differs && gwi_resync(spec) == 0;
+
+    if (means)
+        snprintf(a->warning, sizeof a->warning,
+                 "models drift apart%s: take resync=8, or another method "
+                 "(docs/methods.md)",
+                 opt->momentum > 0 ? ", and diverge with momentum" : "");
+    else if (is_late(spec) && density < SPARSE_BELOW)
+        snprintf(a->warning, sizeof a->warning,
+                 "a density of %g cost more than a point of accuracy in our runs; 0.01 "
+                 "did not (docs/choosing.md)",
+                 density);
+    else if (is_late(spec) && opt->momentum > 0 && !a->takes_momentum &&
+             !gwi_has_momentum(spec))
+        snprintf(
+            a->warning, sizeof a->warning,
+            "momentum of the optimizer behind a selection costs accuracy; leave it "
+            "to gradwire (docs/choosing.md)");
+}
+
+static gw_status check_arguments(const gw_optimizer_info *opt, const gw_advice *a)
+{
+    if (opt == NULL || a == NULL || opt->struct_size != sizeof *opt ||
+        a->struct_size != sizeof *a)
+        return gw_fail(GW_ERR_ARG, "gw_spec_advise() needs an optimizer and room for "
+                                   "advice, with their struct_size");
+    if (!(opt->momentum >= 0 && opt->momentum < 1) || opt->workers < 1)
+        return gw_fail(GW_ERR_ARG, "momentum %g and %d workers are no optimizer's",
+                       opt->momentum, opt->workers);
+    return GW_OK;
+}
+
+gw_status gw_spec_advise(const char *text, const gw_optimizer_info *opt,
+                         gw_advice *advice)
+{
+    gw_advice a = {.struct_size = sizeof a};
+    gwi_spec spec;
+
+    GWI_TRY(check_arguments(opt, advice));
+    GWI_TRY(gwi_spec_parse(text, &spec));
+    GWI_TRY(compose(&a, "", text, ""));
+    if (is_late(&spec) && !gwi_has_momentum(&spec)) {
+        if (opt->adaptive)
+            GWI_TRY(advise_update(text, opt, &a));
+        else
+            GWI_TRY(advise_momentum(&spec, text, opt, &a));
+    }
+    warn(&spec, opt, &a);
+    *advice = a;
+    return GW_OK;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * momentum.c - momentum before the selection, in two forms.
+ *
+ * global   One velocity u for all workers, which is what was applied last:
+ *
+ *              residual += (1 - dampening) g + m u        on every worker
+ *              u = the average of what is sent;  the optimizer applies u, with
+ *              nesterov u + m (u - the u before)
+ *
+ *          With everything sent this is the momentum of PyTorch's SGD.
+ *
+ * local    Lin et al. (Deep Gradient Compression, 2018): a velocity of each worker's
+ *          own, of which entries that are chosen lose theirs (mask), so that stale
+ *          momentum does not go on pushing:
+ *
+ *              u = m u + g;  residual += u;  u = 0 where chosen */
+#include "sync/momentum.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/vector.h"
+
+enum { VELOCITY_GLOBAL, VELOCITY_LOCAL };
+
+typedef struct options {
+    double momentum, clip, dampening; /* 0: off */
+    int mask, velocity, nesterov;
+} options;
+
+static const options *options_of(const gwi_spec *spec)
+{
+    return gwi_options_of(spec, GWI_MOMENTUM);
+}
+
+static const gwi_key keys[] = {
+    {.name = "momentum",
+     .meaning = "momentum before the selection; the optimizer should have none",
+     .range = "from 0 to below 1",
+     .least = 0,
+     .most = 1 - 1e-9,
+     .at = offsetof(options, momentum),
+     .value = GWI_NUMBER},
+    {.name = "clip",
+     .meaning = "clips the gradient; each worker clips its own at clip / sqrt(P)",
+     .fallback = "0",
+     .range = "the largest norm of a gradient, 0 for any",
+     .least = 0,
+     .most = 1e30,
+     .at = offsetof(options, clip),
+     .value = GWI_NUMBER},
+    {.name = "mask",
+     .meaning = "of velocity=local: whether entries that are sent lose their velocity",
+     .fallback = "on",
+     .words = "off|on",
+     .at = offsetof(options, mask),
+     .value = GWI_WORD},
+    {.name = "velocity",
+     .meaning = "global: that of what was applied; local: of each worker's gradients",
+     .fallback = "global",
+     .words = "global|local",
+     .at = offsetof(options, velocity),
+     .value = GWI_WORD},
+    {.name = "nesterov",
+     .meaning = "of velocity=global: looks ahead, as optimizers do by that name",
+     .fallback = "off",
+     .words = "off|on",
+     .at = offsetof(options, nesterov),
+     .value = GWI_WORD},
+    {.name = "dampening",
+     .meaning = "of velocity=global: weighs gradients by 1 - dampening after the first",
+     .fallback = "0",
+     .range = "from 0 to 1",
+     .least = 0,
+     .most = 1,
+     .at = offsetof(options, dampening),
+     .value = GWI_NUMBER},
+    {.name = NULL},
+};
+
+bool gwi_has_momentum(const gwi_spec *spec)
+{
+    return options_of(spec)->momentum > 0;
+}
+
+static bool is_global(const gwi_spec *spec)
+{
+    return gwi_has_momentum(spec) && options_of(spec)->velocity == VELOCITY_GLOBAL;
+}
+
+static bool is_local(const gwi_spec *spec)
+{
+    return gwi_has_momentum(spec) && options_of(spec)->velocity == VELOCITY_LOCAL;
+}
+
+static gw_status momentum_check(const gwi_spec *spec, const gwi_stage *stage)
+{
+    const options *opt = options_of(spec);
+
+    if (!gwi_sends_lists(spec) || gwi_schedule_of(spec)->subject != GWI_GRADIENT ||
+        !gwi_keeps_residual(spec))
+        return gw_fail(GW_ERR_SPEC,
+                       "'%s' fits behind topk, gtopk or drop of gradients, residual=on",
+                       stage->name);
+    if (!gwi_chooses(spec) && gwi_has_momentum(spec))
+        return gw_fail(GW_ERR_SPEC,
+                       "'%s' has no effect where everything is sent; leave it out and "
+                       "give the optimizer its momentum",
+                       stage->name);
+    if (opt->velocity == VELOCITY_LOCAL && (opt->nesterov || opt->dampening > 0))
+        return gw_fail(GW_ERR_SPEC,
+                       "nesterov and dampening of '%s' take velocity=global",
+                       stage->name);
+    return GW_OK;
+}
+
+/* ---- what is done in a step --------------------------------------------------- */
+
+static float factor(const gw_sync *s)
+{
+    return (float)options_of(&s->spec)->momentum;
+}
+
+/* A worker clips its own gradient, of which the average has 1 / sqrt(P) the noise. */
+static void clip_gradient(const gw_sync *s, float *g)
+{
+    double most = options_of(&s->spec)->clip / sqrt((double)s->comm->workers);
+    size_t n = s->layout->floats;
+
+    if (most > 0) {
+        double norm = sqrt(gwi_sumsq(g, n));
+        if (norm > most)
+            gwi_scale(g, (float)(most / norm), n);
+    }
+}
+
+/* v = (1 - dampening) v + m u; the first gradient has its whole weight. */
+static void add_velocity(gw_sync *s, float *v)
+{
+    double dampening = s->step > 1 ? options_of(&s->spec)->dampening : 0;
+    size_t n = s->layout->floats;
+
+    if (dampening > 0)
+        gwi_scale(v, (float)(1 - dampening), n);
+    gwi_axpy(v, factor(s), s->kept[GWI_VELOCITY], n);
+}
+
+/* u = m u + g;  v = u. */
+static void take_velocity(gw_sync *s, float *v)
+{
+    float *u = s->kept[GWI_VELOCITY];
+    size_t n = s->layout->floats;
+
+    gwi_scale(u, factor(s), n);
+    gwi_add(u, v, n);
+    memcpy(v, u, n * sizeof *v);
+}
+
+void gwi_momentum_enter(gw_sync *s, float *v)
+{
+    if (!gwi_has_momentum(&s->spec))
+        return;
+    clip_gradient(s, v);
+    if (is_global(&s->spec))
+        add_velocity(s, v);
+    else
+        take_velocity(s, v);
+}
+
+void gwi_momentum_chosen(gw_sync *s, const gwi_list *list)
+{
+    float *u = s->kept[GWI_VELOCITY];
+
+    if (!is_local(&s->spec) || options_of(&s->spec)->mask == GWI_OFF)
+        return;
+    for (size_t i = 0; i < list->n; i++)
+        u[list->index[i]] = 0;
+}
+
+void gwi_momentum_leave(gw_sync *s, float *v)
+{
+    float *u = s->kept[GWI_VELOCITY], m = factor(s);
+    size_t n = s->layout->floats;
+
+    if (!is_global(&s->spec))
+        return;
+    if (options_of(&s->spec)->nesterov == GWI_OFF) {
+        memcpy(u, v, n * sizeof *u);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        float applied = v[i];
+        v[i] = applied + m * (applied - u[i]);
+        u[i] = applied;
+    }
+}
+
+void gwi_momentum_whole(gw_sync *s, float *v)
+{
+    if (is_local(&s->spec))
+        take_velocity(s, v);
+    if (!is_global(&s->spec))
+        return;
+    add_velocity(s, v);
+    gwi_momentum_leave(s, v);
+}
+
+/* The residuals of those whose gradient was good have taken the velocity in. */
+void gwi_momentum_skip(gw_sync *s)
+{
+    if (is_global(&s->spec))
+        memset(s->kept[GWI_VELOCITY], 0, s->layout->floats * sizeof(float));
+}
+
+gw_status gw_sync_set_momentum(gw_sync *s, double momentum)
+{
+    options *opt = (void *)s->spec.options[GWI_MOMENTUM];
+
+    if (!gwi_has_momentum(&s->spec))
+        return gw_fail(GW_ERR_ARG, "'%s' has no momentum that could be changed",
+                       s->text);
+    if (!(momentum > 0 && momentum < 1))
+        return gw_fail(GW_ERR_ARG, "a momentum of %g is not between 0 and 1", momentum);
+    opt->momentum = momentum;
+    return GW_OK;
+}
+
+static const gwi_remembered memories[] = {
+    {.name = "velocity",
+     .what = "velocity",
+     .tag = GWI_VELOCITY,
+     .handing = GW_HANDING_COMMON,
+     .wanted = is_global},
+    {.name = "velocity",
+     .what = "velocity",
+     .tag = GWI_VELOCITY,
+     .handing = GW_HANDING_ADDED,
+     .wanted = is_local},
+    {.name = NULL},
+};
+
+const gwi_part gwi_momentum = {
+    .name = "momentum",
+    .keys = keys,
+    .check = momentum_check,
+    .memories = memories,
+};
+
+const gwi_stage gwi_stage_momentum = {
+    .name = "momentum",
+    .summary = "momentum before the selection, where late entries do no harm",
+    .example = "momentum:0.9",
+    .cost = "nothing",
+    .expect = "fits behind topk, gtopk and drop of gradients with residual=on",
+    .role = GWI_ROLE_MOMENTUM,
+    .parts = {[GWI_MOMENTUM] = &gwi_momentum},
+    .keys = "momentum clip mask velocity nesterov dampening",
+};

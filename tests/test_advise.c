@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_advise.c - which spec is taken with which optimizer. */
+#define _GNU_SOURCE
+#include "support_ranks.h"
+
+#include <string.h>
+
+typedef struct advised {
+    const char *asked;
+    gw_optimizer_info optimizer;
+    const char *spec; /* NULL: the one that was asked for */
+    int takes_momentum;
+    const char *warning; /* a part of it; NULL: there is none */
+} advised;
+
+#define SGD(...)                                                            \
+    {                                                                       \
+        .struct_size = sizeof(gw_optimizer_info), .workers = 4, __VA_ARGS__ \
+    }
+#define ADAM                                                                  \
+    {                                                                         \
+        .struct_size = sizeof(gw_optimizer_info), .workers = 4, .adaptive = 1 \
+    }
+
+static const advised table[] = {
+    {"dense", SGD(.momentum = 0.9), NULL, 0, NULL},
+    {"dense", ADAM, NULL, 0, NULL},
+    {"qsgd:4", SGD(.momentum = 0.9), NULL, 0, NULL},
+    {"qsgd:4", ADAM, NULL, 0, NULL},
+    {"local:8", ADAM, NULL, 0, NULL},
+    {"local:8+topk:0.01", ADAM, NULL, 0, NULL},
+    {"topk:0.01", SGD(.momentum = 0.9), "topk:0.01,warmup=64+momentum:0.9", 1, NULL},
+    {"topk:0.01,warmup=0", SGD(.momentum = 0.9), "topk:0.01,warmup=0+momentum:0.9", 1,
+     NULL},
+    {"topk:0.01,ladder=8", SGD(.momentum = 0.9), "topk:0.01,ladder=8+momentum:0.9", 1,
+     NULL},
+    {"gtopk:0.01+q:4", SGD(.momentum = 0.9, .nesterov = 1),
+     "gtopk:0.01,warmup=64+q:4+momentum:0.9,nesterov=on", 1, NULL},
+    {"drop:0.99", SGD(.momentum = 0.5, .dampening = 0.1),
+     "drop:0.99,warmup=64+momentum:0.5,dampening=0.1", 1, NULL},
+    {"topk:0.01", SGD(.momentum = 0), "topk:0.01,warmup=64", 0, NULL},
+    {"topk:0.01+momentum:0.8", SGD(.momentum = 0), NULL, 0, NULL},
+    {"topk:1", SGD(.momentum = 0.9), NULL, 0, NULL},
+    {"topk:0.01,residual=off", SGD(.momentum = 0.9), NULL, 0, NULL},
+    {"topk:0.01", ADAM, "update:scale=2+topk:0.01", 0, NULL},
+    {"gtopk:0.01+bf16", ADAM, "update:scale=2+gtopk:0.01+bf16", 0, NULL},
+    {"gtopk:0.001", SGD(.momentum = 0.9), "gtopk:0.001,warmup=64+momentum:0.9", 1,
+     "density of 0.001"},
+    {"a2sgd", SGD(.momentum = 0.9), NULL, 0, "diverge with momentum"},
+    {"a2sgd:resync=8", SGD(.momentum = 0.9), NULL, 0, NULL},
+};
+
+static void test_table(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const advised *t = &table[i];
+        gw_advice a = {.struct_size = sizeof a};
+        assert_run_ok(gw_spec_advise(t->asked, &t->optimizer, &a));
+        assert_string_equal(a.spec, t->spec != NULL ? t->spec : t->asked);
+        assert_int_equal(a.takes_momentum, t->takes_momentum);
+        assert_int_equal(a.reason[0] != '\0',
+                         t->spec != NULL && strcmp(t->spec, t->asked) != 0);
+        if (t->warning == NULL)
+            assert_string_equal(a.warning, "");
+        else
+            assert_non_null(strstr(a.warning, t->warning));
+        assert_run_ok(gw_spec_check(a.spec, NULL, 0));
+    }
+}
+
+/* Advice is taken once: what it gives needs none. */
+static void test_again(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        gw_optimizer_info optimizer = table[i].optimizer;
+        gw_advice first = {.struct_size = sizeof first}, second = first;
+        assert_run_ok(gw_spec_advise(table[i].asked, &optimizer, &first));
+        optimizer.momentum = first.takes_momentum ? 0 : optimizer.momentum;
+        assert_run_ok(gw_spec_advise(first.spec, &optimizer, &second));
+        assert_string_equal(first.spec, second.spec);
+        assert_string_equal(second.reason, "");
+    }
+}
+
+static void test_mistakes(void **state)
+{
+    gw_optimizer_info sgd = SGD(.momentum = 0.9);
+    gw_advice a = {.struct_size = sizeof a};
+
+    (void)state;
+    assert_int_equal(gw_spec_advise("topk", &sgd, &a), GW_ERR_SPEC);
+    assert_int_equal(gw_spec_advise("topk:0.1", NULL, &a), GW_ERR_ARG);
+    assert_int_equal(gw_spec_advise("topk:0.1", &sgd, NULL), GW_ERR_ARG);
+    sgd.momentum = 1;
+    assert_int_equal(gw_spec_advise("topk:0.1", &sgd, &a), GW_ERR_ARG);
+    sgd.momentum = 0;
+    sgd.workers = 0;
+    assert_int_equal(gw_spec_advise("topk:0.1", &sgd, &a), GW_ERR_ARG);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_again),
+        cmocka_unit_test(test_mistakes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
