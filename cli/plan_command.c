@@ -39,7 +39,7 @@ static const gwc_flag flags[] = {
     {"batch", "N", "32", "samples per step of each worker", GWC_COUNT, AT(batch), 1,
      1e6},
     {"params", "N", NULL, "in place of --model: so many parameters; needs --compute",
-     GWC_COUNT, AT(params), 1, 4e9},
+     GWC_COUNT, AT(params), 1, 1e12},
     {"compute", "MS", "0",
      "milliseconds a step computes; 0: measured here,\nwhich takes a few seconds",
      GWC_REAL, AT(compute), 0, 1e9},

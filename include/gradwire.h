@@ -386,9 +386,11 @@ typedef struct gw_tensor {
 typedef struct gw_layout gw_layout;
 
 /* Makes a layout of count tensors in ascending order of offset, without gap or
- * overlap, beginning at 0. Names are copied, need not be unique, NULL is "". On
- * success the caller releases *out with gw_layout_free(). GW_ERR_ARG names the
- * tensor that does not fit; GW_ERR_NOMEM. */
+ * overlap, beginning at 0. Names are copied, need not be unique, NULL is "". There
+ * may be as many floats as memory can hold; a sync for more than 4,294,967,295 of
+ * them selects, codes and exchanges in segments of at most that many, one after the
+ * other. On success the caller releases *out with gw_layout_free(). GW_ERR_ARG names
+ * the tensor that does not fit; GW_ERR_NOMEM. */
 GW_API gw_status gw_layout_new(gw_layout **out, const gw_tensor *tensors, size_t count);
 GW_API void gw_layout_free(gw_layout *layout);
 

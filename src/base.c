@@ -17,6 +17,8 @@ static _Thread_local size_t fail_at = (size_t)-1;
 static _Thread_local size_t allocations;
 static _Thread_local size_t held;
 
+size_t gwi_segment_floats = GWI_SEGMENT_FLOATS;
+
 /* In front of every piece of memory; as long as the alignment, which it keeps. */
 typedef struct prefix {
     _Alignas(ALIGNMENT) size_t total; /* bytes, with this one */

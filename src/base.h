@@ -31,6 +31,11 @@ size_t gwi_alloc_count(void);
  * so memory that changes threads counts on both. */
 size_t gwi_alloc_bytes(void);
 
+/* The most floats that a message can be about, so that longer vectors are cut. Tests
+ * may set less while no sync is there, and must be alone in their process. */
+#define GWI_SEGMENT_FLOATS UINT32_MAX
+extern size_t gwi_segment_floats;
+
 /* Seconds of a clock that only moves forward, the same for all processes. */
 double gwi_now(void);
 

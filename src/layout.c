@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+/* The bytes of a vector, and what lies between two of its floats, can be counted. */
+#define FLOATS_MAX ((size_t)PTRDIFF_MAX / sizeof(float))
+
 static const char *name_of(const gw_tensor *t)
 {
     return t->name != NULL ? t->name : "";
@@ -20,11 +23,11 @@ static gw_status measure(const gw_tensor *tensors, size_t count, size_t *floats,
         if (t->offset != *floats)
             return gw_fail(GW_ERR_ARG, "tensor %zu ('%s') begins at %zu instead of %zu",
                            i, name_of(t), t->offset, *floats);
-        if (t->rows == 0 || t->cols == 0 || t->cols > (UINT32_MAX - *floats) / t->rows)
-            return gw_fail(
-                GW_ERR_ARG,
-                "tensor %zu ('%s') of %zu x %zu is empty or ends past 2^32-1", i,
-                name_of(t), t->rows, t->cols);
+        if (t->rows == 0 || t->cols == 0 || t->cols > (FLOATS_MAX - *floats) / t->rows)
+            return gw_fail(GW_ERR_ARG,
+                           "tensor %zu ('%s') of %zu x %zu is empty or ends past what "
+                           "memory can hold, %zu floats",
+                           i, name_of(t), t->rows, t->cols, FLOATS_MAX);
         *floats += t->rows * t->cols;
         *names += strlen(name_of(t)) + 1;
     }
@@ -57,6 +60,9 @@ gw_status gw_layout_new(gw_layout **out, const gw_tensor *tensors, size_t count)
     *out = NULL;
     if (count == 0 || tensors == NULL)
         return gw_fail(GW_ERR_ARG, "a layout needs at least one tensor");
+    if (count > UINT32_MAX)
+        return gw_fail(GW_ERR_ARG, "a layout of %zu tensors; notes count to 2^32-1",
+                       count);
     GWI_TRY(measure(tensors, count, &floats, &names));
     *out = build(tensors, count, floats, names);
     if (*out == NULL)

@@ -67,6 +67,14 @@ def every_recipe():
     check(set(several) == set(rows) | {"none"}, f"none and all: {list(several)}")
 
 
+def more_than_32_bits():
+    """Seven billion parameters are ordinary."""
+    n = 7000000000
+    rows = plan("--params", n, "--compute", 900, "--workers", 2, "--link", "10gbit,20us", "--sync", "topk:0.001")
+    check(near(rows["dense"]["bytes_per_step"], 4 * n, 0.01), f"{rows['dense']}")
+    check(rows["dense"]["params"] == n, f"{rows['dense']}")
+
+
 def of_a_model():
     rows = plan("--model", "softmax", "--data", "synthetic:train=400,test=50,dim=20,classes=4",
                 "--batch", 8, "--workers", 2, "--here", "--link", "1mbit")
@@ -88,6 +96,7 @@ slow_network()
 parts_add_up()
 advice()
 every_recipe()
+more_than_32_bits()
 of_a_model()
 wrong_use()
 finish()

@@ -5,10 +5,12 @@
 
 enum { ENCODING, REST };
 
+/* The clock is that of the whole, also while a segment is exchanged. */
 void gwi_measure_begin(gw_sync *s)
 {
     double now = gwi_now();
 
+    s = s->whole;
     s->measure = (gwi_measure){.before = s->comm->traffic,
                                .since = now,
                                .waited = s->comm->traffic.wait_seconds};
@@ -29,6 +31,7 @@ static double stop_clock(gw_sync *s)
 
 static void go_over(gw_sync *s, int activity, gw_activity traced)
 {
+    s = s->whole;
     if (s->measure.activity == activity)
         return;
     double now = stop_clock(s);
@@ -48,6 +51,7 @@ void gwi_decodes(gw_sync *s)
 
 void gwi_measure_end(gw_sync *s)
 {
+    s = s->whole;
     const gw_traffic *now = &s->comm->traffic, *before = &s->measure.before;
     double end = stop_clock(s);
 

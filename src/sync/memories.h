@@ -14,13 +14,11 @@ typedef struct gwi_memory_walk {
 /* The next one that the spec wants, or NULL. */
 const gwi_remembered *gwi_next_memory(const gwi_spec *spec, gwi_memory_walk *walk);
 
-/* How many floats it has, of a sync or by its layout. */
+/* How many floats it has for a layout that is not cut. */
 size_t gwi_memory_floats(const gwi_spec *spec, const gw_layout *layout,
                          const gwi_remembered *memory);
 
-static inline size_t gwi_kept_floats(const gw_sync *s, const gwi_remembered *memory)
-{
-    return gwi_memory_floats(&s->spec, s->layout, memory);
-}
+/* Those of a sync, of all its segments one after the other. */
+size_t gwi_kept_floats(const gw_sync *sync, const gwi_remembered *memory);
 
 #endif

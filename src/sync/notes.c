@@ -11,9 +11,10 @@
 
 gwi_note gwi_note_about(const gw_sync *s, int worker, size_t index)
 {
-    const gw_tensor *t = gwi_layout_find(s->layout, index);
+    const gw_layout *l = s->whole->layout;
+    const gw_tensor *t = gwi_layout_find(l, s->base + index);
 
-    return (uint64_t)(worker + 1) << 32 | (uint64_t)(t - s->layout->tensors);
+    return (uint64_t)(worker + 1) << 32 | (uint64_t)(t - l->tensors);
 }
 
 gwi_note gwi_note_at(const gw_sync *s, size_t index)
@@ -80,12 +81,13 @@ gw_status gwi_blame(gw_sync *s, int from, gw_status st)
 static gw_status check_note(const gw_sync *s, gwi_note note)
 {
     uint64_t worker = (note >> 32) - 1, tensor = note & UINT32_MAX;
+    size_t tensors = s->whole->layout->count;
 
-    if (worker > (uint64_t)s->comm->workers || tensor >= s->layout->count)
+    if (worker > (uint64_t)s->comm->workers || tensor >= tensors)
         return gw_fail(GW_ERR_DATA,
                        "a note about tensor %" PRIu64 " of worker %" PRIu64
                        ", of %zu tensors and %d workers",
-                       tensor, worker, s->layout->count, s->comm->workers);
+                       tensor, worker, tensors, s->comm->workers);
     if (!gwi_looks(s))
         return gw_fail(GW_ERR_DATA, "a note about NaN, which nobody looks for");
     return GW_OK;

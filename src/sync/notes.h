@@ -17,6 +17,8 @@ static inline bool gwi_looks(const gw_sync *s)
     return s->nonfinite != GW_NONFINITE_IGNORE;
 }
 
+/* Tensors in notes are those of the whole, also of a segment's; places are its own. */
+
 /* The note of this worker about v[begin, end) of the layout's vector, 0 if all is good
  * or nobody looks. */
 gwi_note gwi_look_at(const gw_sync *s, const float *v, size_t begin, size_t end);

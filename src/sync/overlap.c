@@ -54,19 +54,35 @@ static bool await(gwi_overlap *o, size_t tensor)
     return go;
 }
 
-static gw_status by_buckets(gwi_overlap *o, gwi_note *note)
+/* The tensor of the whole in which place `at` of a segment lies. */
+static size_t tensor_of(const gw_sync *segment, size_t at)
 {
-    gw_sync *s = o->sync;
+    const gw_layout *l = segment->whole->layout;
+
+    return (size_t)(gwi_layout_find(l, segment->base + at) - l->tensors);
+}
+
+static gw_status segment_by_buckets(gwi_overlap *o, gw_sync *s, gwi_note *note)
+{
     gwi_bucket b = {.first_tensor = s->layout->count};
 
     while (gwi_bucket_next(s->layout, &b)) {
         gwi_note found = 0;
-        if (!await(o, b.first_tensor))
+        if (!await(o, tensor_of(s, b.begin)))
             return GW_ERR_STOPPED;
-        gw_status st = gwi_sync_bucket(s, &b, o->grad, &found);
+        gw_status st = gwi_sync_bucket(s, &b, o->grad + s->base, &found);
         *note = gwi_lesser_note(*note, found);
         GWI_TRY(st);
     }
+    return GW_OK;
+}
+
+static gw_status by_buckets(gwi_overlap *o, gwi_note *note)
+{
+    gw_sync *s = o->sync;
+
+    for (size_t i = s->segment_count; i-- > 0;)
+        GWI_TRY(segment_by_buckets(o, s->segments[i], note));
     return GW_OK;
 }
 

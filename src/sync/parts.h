@@ -159,7 +159,7 @@ typedef struct gwi_result {
     float
         *v; /* as many floats as the layout has, or NULL: then it is in the residual */
     const gw_piece *pieces; /* already, and the result belongs into these, which are */
-    size_t count;           /* clear */
+    size_t count;           /* clear, and those of the whole vector */
 } gwi_result;
 
 /* How messages wait for each other: so many, and so many bytes, one after another. */

@@ -48,26 +48,25 @@ void gwi_result_clear(const gw_sync *s, const gwi_result *at)
         memset(at->v, 0, s->layout->floats * sizeof *at->v);
 }
 
-/* The entries of a list ascend, and so do the pieces. */
-static void add_to_pieces(const gwi_result *at, const gwi_list *list)
+/* The entries of a list ascend, and so do the pieces. The list counts from `base`. */
+static void add_to_pieces(const gwi_result *at, const gwi_list *list, size_t base)
 {
     size_t begin = 0, e = 0;
 
     for (size_t i = 0; i < at->count; i++) {
         const gw_piece *piece = &at->pieces[i];
-        for (; e < list->n && list->index[e] - begin < piece->floats; e++)
-            piece->at[list->index[e] - begin] += list->value[e];
+        for (; e < list->n && base + list->index[e] - begin < piece->floats; e++)
+            piece->at[base + list->index[e] - begin] += list->value[e];
         begin += piece->floats;
     }
 }
 
 void gwi_result_add(const gw_sync *s, const gwi_result *at, const gwi_list *list)
 {
-    (void)s;
     if (at->v != NULL)
         gwi_vector()->scatter_add(at->v, list->index, list->value, list->n);
     else
-        add_to_pieces(at, list);
+        add_to_pieces(at, list, s->base);
 }
 
 /* ---- bad numbers -------------------------------------------------------------- */
@@ -76,7 +75,7 @@ bool gwi_goes_straight(const gw_sync *s)
 {
     return s->now.gradient && !s->now.dense && gwi_exchange_of(&s->spec)->of_lists &&
            s->kept[GWI_RESIDUAL] != NULL && !gwi_has_momentum(&s->spec) &&
-           gwi_transform_of(&s->spec)->forward == NULL && s->small.count == 0;
+           gwi_transform_of(&s->spec)->forward == NULL && s->whole->small.count == 0;
 }
 
 bool gwi_looks_later(const gw_sync *s)
@@ -107,7 +106,7 @@ gwi_note gwi_look_at_selected(gw_sync *s)
     if (bad == selected->n)
         return 0;
     if (gwi_looks_later(s))
-        s->spoiled = true;
+        s->whole->spoiled = true;
     else
         keep_finite(s, selected);
     bad = selected->index[bad];

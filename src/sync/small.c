@@ -25,10 +25,13 @@ static const gwi_key keys[] = {
 
 const gwi_part gwi_small_tensors = {.name = "small", .keys = keys};
 
+/* Of a tensor that is cut, a piece is as small as all of it. */
 bool gwi_is_small(const gw_sync *s, const gw_tensor *t)
 {
     const options *opt = gwi_options_of(&s->spec, GWI_SMALL);
 
+    if (s != s->whole)
+        t = gwi_layout_find(s->whole->layout, s->base + t->offset);
     return t->rows * t->cols < opt->dense_below;
 }
 

@@ -13,6 +13,7 @@
 
 #include "sync/memories.h"
 #include "sync/notes.h"
+#include "sync/segments.h"
 #include "wire/wire_bytes.h"
 
 enum { WORDS = 15, SPEC_LEN = 256, HEADER_LEN = 8 * WORDS + SPEC_LEN };
@@ -224,6 +225,7 @@ static void load_words(gw_sync *s, const uint8_t *state)
                           .messages_received = words[11],
                           .applied_mass = word_real(words[14])};
     s->started = words[12] != 0;
+    gwi_segments_follow(s);
 }
 
 /* v += scale * the floats at bytes. */

@@ -16,6 +16,7 @@
 #include "sync/overlap.h"
 #include "sync/pieces.h"
 #include "sync/schedule.h"
+#include "sync/segments.h"
 #include "sync/selection.h"
 #include "sync/small.h"
 
@@ -33,21 +34,52 @@ static gw_status run_closed_up(gw_sync *s, const gwi_result *at, gwi_note *note)
     return st;
 }
 
-/* Hands v to the exchange in its basis, small tensors apart. */
+/* Sets small tensors apart, and goes over to the basis of the exchange. */
+static void make_ready(gw_sync *s, float *v)
+{
+    const gwi_transform *transform = gwi_transform_of(&s->spec);
+
+    gwi_small_take(s, v);
+    if (transform->forward != NULL)
+        transform->forward(s, v);
+}
+
+/* A step that is skipped loses nothing: what an exchange gave, which is the average of
+ * what P workers have sent and the same on all of them, goes back to each as its
+ * share. */
+static void take_back(gw_sync *s, float *v)
+{
+    if (s->kept[GWI_RESIDUAL] == NULL)
+        return;
+    make_ready(s, v);
+    gwi_add(s->kept[GWI_RESIDUAL], v, s->layout->floats);
+}
+
+/* Hands v, which is ready, to the exchange, and then averages the small tensors. */
 static gw_status run_exchange(gw_sync *s, float *v, gwi_note *note)
 {
     const gwi_exchange *exchange = gwi_exchange_of(&s->spec);
     const gwi_transform *transform = gwi_transform_of(&s->spec);
     gwi_result at = {.v = v};
 
-    gwi_small_take(s, v);
-    if (transform->forward != NULL)
-        transform->forward(s, v);
+    gwi_encodes(s);
     GWI_TRY(exchange->closes_up ? run_closed_up(s, &at, note)
                                 : exchange->run(s, &at, note));
     if (transform->back != NULL)
         transform->back(s, v);
     return *note != 0 ? GW_OK : gwi_small_give(s, v, note);
+}
+
+/* Hands all segments of v to the exchange. A note of one is about all of them. */
+static gw_status exchange_all(gw_sync *s, float *v, gwi_note *note)
+{
+    for (size_t i = 0; i < s->segment_count; i++)
+        make_ready(s->segments[i], v + s->segments[i]->base);
+    GWI_TRY(gwi_segments_run(s, v, note, run_exchange));
+    for (size_t i = 0; *note != 0 && i < s->segment_count; i++)
+        if (s->segments[i]->gave)
+            take_back(s->segments[i], v + s->segments[i]->base);
+    return GW_OK;
 }
 
 /* ---- gradients ----------------------------------------------------------------- */
@@ -56,14 +88,14 @@ static gw_status exchange_gradient(gw_sync *s, float *grad, gwi_note *note)
 {
     if (s->now.dense) {
         gwi_decodes(s);
-        GWI_TRY(gwi_average_dense(s, grad, note));
+        GWI_TRY(gwi_segments_run(s, grad, note, gwi_average_dense));
         if (*note == 0)
             gwi_momentum_whole(s, grad);
         return GW_OK;
     }
     if (*note == 0)
         gwi_momentum_enter(s, grad);
-    GWI_TRY(run_exchange(s, grad, note));
+    GWI_TRY(exchange_all(s, grad, note));
     if (*note == 0)
         gwi_momentum_leave(s, grad);
     else
@@ -77,6 +109,7 @@ void gwi_sync_begin_step(gw_sync *s)
     s->stats.steps++;
     gwi_comm_set_step(s->comm, s->step);
     s->now = gwi_schedule_at(&s->spec, s->step, s->comm->workers, &s->phase);
+    gwi_segments_follow(s);
 }
 
 gw_status gwi_sync_whole(gw_sync *s, float *grad, gwi_note *note)
@@ -91,6 +124,27 @@ gw_status gwi_sync_whole(gw_sync *s, float *grad, gwi_note *note)
     return st;
 }
 
+/* Pieces that are in the residual hold nothing but what segments gave. */
+static gw_status exchange_pieces(gw_sync *s, const gwi_result *at, gwi_note *note)
+{
+    gwi_note own = *note;
+    bool gave = false;
+
+    if (own == 0)
+        gwi_pieces_move(at, s->kept[GWI_RESIDUAL]);
+    for (size_t i = s->segment_count; i-- > 0;) {
+        gwi_note found = own;
+        gwi_encodes(s);
+        gw_status st = gwi_exchange_of(&s->spec)->run(s->segments[i], at, &found);
+        gave = gave || found == 0;
+        *note = gwi_lesser_note(*note, found);
+        GWI_TRY(st);
+    }
+    if (*note != 0 && gave)
+        gwi_pieces_move(at, s->kept[GWI_RESIDUAL]);
+    return GW_OK;
+}
+
 gw_status gwi_sync_pieces(gw_sync *s, const gwi_result *at, gwi_note *note)
 {
     gw_status st = GW_OK;
@@ -100,11 +154,8 @@ gw_status gwi_sync_pieces(gw_sync *s, const gwi_result *at, gwi_note *note)
         size_t bad = gwi_pieces_first_nonfinite(at);
         *note = bad < s->layout->floats ? gwi_note_at(s, bad) : 0;
     }
-    if (s->now.gradient) {
-        if (*note == 0)
-            gwi_pieces_move(at, s->kept[GWI_RESIDUAL]);
-        st = gwi_exchange_of(&s->spec)->run(s, at, note);
-    }
+    if (s->now.gradient)
+        st = exchange_pieces(s, at, note);
     gwi_measure_end(s);
     return st;
 }
@@ -135,12 +186,17 @@ gw_status gw_sync_gradient(gw_sync *s, float *grad)
 
 /* ---- models ------------------------------------------------------------- */
 
-static gw_status average_models(gw_sync *s, float *x, gwi_note *note)
+static gw_status average_segment(gw_sync *s, float *x, gwi_note *note)
 {
     size_t n = s->layout->floats;
 
     *note = gwi_look_at(s, x, 0, n);
     return gwi_average(s, x, n, 0, note);
+}
+
+static gw_status average_models(gw_sync *s, float *x, gwi_note *note)
+{
+    return gwi_segments_run(s, x, note, average_segment);
 }
 
 /* Every worker goes on from what the outer step makes of the last common model and the
@@ -152,22 +208,35 @@ static gw_status exchange_change(gw_sync *s, float *x, gwi_note *note)
 
     *note = gwi_look_at(s, x, 0, n);
     gwi_subtract(x, x, s->kept[GWI_REFERENCE], n);
-    GWI_TRY(run_exchange(s, x, note));
+    GWI_TRY(exchange_all(s, x, note));
     if (*note != 0)
         return GW_OK;
     if (schedule->scale != NULL && schedule->scale(&s->spec) != 1)
         gwi_scale(x, (float)schedule->scale(&s->spec), n);
-    gwi_outer_of(&s->spec)->step(s, x);
+    for (size_t i = 0; i < s->segment_count; i++)
+        gwi_outer_of(&s->spec)->step(s->segments[i], x + s->segments[i]->base);
     return GW_OK;
+}
+
+static gw_status exchange_segment(gw_sync *s, float *x, gwi_note *note)
+{
+    gwi_result at = {.v = x};
+
+    gwi_encodes(s);
+    return gwi_exchange_of(&s->spec)->run(s, &at, note);
 }
 
 static gw_status exchange_model(gw_sync *s, float *x, gwi_note *note)
 {
-    gwi_result at = {.v = x};
-
     if (s->spec.subject == GWI_CHANGE)
         return exchange_change(s, x, note);
-    return gwi_exchange_of(&s->spec)->run(s, &at, note);
+    return gwi_segments_run(s, x, note, exchange_segment);
+}
+
+static void see_model(gw_sync *s, const float *x)
+{
+    for (size_t i = 0; i < s->segment_count; i++)
+        gwi_outer_of(&s->spec)->see(s->segments[i], x + s->segments[i]->base);
 }
 
 static gw_status check_started(const gw_sync *s)
@@ -197,7 +266,7 @@ static gw_status model_step(gw_sync *s, float *params)
     gwi_note note = 0;
     gw_status st = GW_OK;
 
-    gwi_outer_of(&s->spec)->see(s, params);
+    see_model(s, params);
     if (gwi_repairs(s))
         st = average_models(s, params, &note);
     else if (s->now.model)
@@ -256,7 +325,8 @@ gw_status gw_sync_finish(gw_sync *s, float *params)
     gw_status st = GW_OK;
 
     gwi_measure_begin(s);
-    gwi_outer_of(&s->spec)->end(s, params);
+    for (size_t i = 0; i < s->segment_count; i++)
+        gwi_outer_of(&s->spec)->end(s->segments[i], params + s->segments[i]->base);
     if (averages)
         st = average_models(s, params, &note);
     gwi_measure_end(s);

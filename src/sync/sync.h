@@ -48,8 +48,17 @@ struct gw_sync {
     gwi_moment now; /* what the schedule says of this step */
     gw_stats stats;
 
+    /* Vectors that are too long for messages are cut (segments.h). */
+    struct gw_sync *whole;     /* what this is a segment of; itself if it is none */
+    struct gw_sync **segments; /* of the whole; `alone`, itself, if it is not cut */
+    struct gw_sync *alone;
+    size_t segment_count;
+    size_t number, base; /* of the segments, and where in the vector it begins */
+    bool gave;           /* its last exchange had a result */
+
     void *state[GWI_KINDS]; /* of the parts, state_size bytes each */
-    float *kept[GWI_TAGS];  /* what is remembered, NULL where not wanted */
+    float *kept[GWI_TAGS];  /* what is remembered, NULL where not wanted; of the whole,
+                             * and segments point into it */
     gwi_list list;          /* what the selector chose last, indices ascending */
     gwi_coding coding;      /* of messages; made by exchanges that have any */
     bool started;           /* the reference is there */
@@ -91,5 +100,8 @@ static inline bool gwi_repairs(const gw_sync *s)
  * rounding within a step. And one of this step that is the same on all workers. */
 uint64_t gwi_sync_key(const gw_sync *sync, bool second);
 uint64_t gwi_common_key(const gw_sync *sync, uint64_t seed);
+
+/* Zeroed, but for the spec, and its own only segment. NULL without a message. */
+gw_sync *gwi_sync_allocate(const gwi_spec *spec);
 
 #endif

@@ -11,13 +11,16 @@
 #include "sync/agreement.h"
 #include "sync/memories.h"
 #include "sync/overlap.h"
+#include "sync/segments.h"
 #include "sync/small.h"
 
+/* Segments after the first have seeds of their own. */
 static uint64_t seed_of(const gw_sync *s)
 {
     const gwi_coder *coder = gwi_coder_of(&s->spec);
+    uint64_t seed = s->seed + (coder->seed != NULL ? coder->seed(&s->spec) : 0);
 
-    return s->seed + (coder->seed != NULL ? coder->seed(&s->spec) : 0);
+    return s->number == 0 ? seed : gwi_random64(seed, s->number);
 }
 
 uint64_t gwi_sync_key(const gw_sync *s, bool second)
@@ -136,8 +139,8 @@ static gw_status get_memory(gw_sync *s)
 
     while ((m = gwi_next_memory(&s->spec, &walk)) != NULL)
         GWI_TRY(get_kept(s, m));
-    GWI_TRY(gwi_agreement_init(s));
-    return gwi_small_init(s);
+    gwi_segments_share(s);
+    return gwi_agreement_init(s);
 }
 
 /* States of parts begin at multiples of 16 bytes behind the sync. */
@@ -155,7 +158,7 @@ static size_t room_for_parts(const gwi_spec *spec)
     return room;
 }
 
-static gw_sync *allocate(const gwi_spec *spec)
+gw_sync *gwi_sync_allocate(const gwi_spec *spec)
 {
     size_t own = (sizeof(gw_sync) + 15) & ~(size_t)15;
     gw_sync *s = gwi_calloc(1, own + room_for_parts(spec));
@@ -163,6 +166,9 @@ static gw_sync *allocate(const gwi_spec *spec)
     if (s == NULL)
         return NULL;
     s->spec = *spec;
+    s->whole = s->alone = s;
+    s->segments = &s->alone;
+    s->segment_count = 1;
     uint8_t *at = (uint8_t *)s + own;
     for (int kind = 0; kind < GWI_KINDS; kind++) {
         s->state[kind] = at;
@@ -186,6 +192,33 @@ static gw_status check_arguments(const gw_layout *layout, const gw_comm *comm,
     return GW_OK;
 }
 
+static gw_status prepare(gw_sync *segment)
+{
+    GWI_TRY(gwi_small_init(segment));
+    for (int kind = 0; kind < GWI_KINDS; kind++)
+        if (segment->spec.part[kind]->init != NULL)
+            GWI_TRY(segment->spec.part[kind]->init(segment));
+    return GW_OK;
+}
+
+/* Prepares all segments; the whole knows of choices that were made, and what there is
+ * of small tensors. */
+static gw_status prepare_all(gw_sync *s)
+{
+    size_t small = 0;
+
+    for (size_t i = 0; i < s->segment_count; i++) {
+        GWI_TRY(prepare(s->segments[i]));
+        small += s->segments[i]->small.count;
+    }
+    s->small.count = small;
+    if (s->segments[0] != s) {
+        s->spec = s->segments[0]->spec;
+        memcpy(s->text, s->segments[0]->text, sizeof s->text);
+    }
+    return GW_OK;
+}
+
 static gw_status build(gw_sync *s, const gw_layout *layout, gw_comm *comm,
                        const gw_sync_options *opt)
 {
@@ -198,11 +231,9 @@ static gw_status build(gw_sync *s, const gw_layout *layout, gw_comm *comm,
     gwi_spec_write(&s->spec, s->asked, sizeof s->asked);
     memcpy(s->text, s->asked, sizeof s->text);
     GWI_TRY(compare_settings(s));
+    GWI_TRY(gwi_segments_new(s));
     GWI_TRY(get_memory(s));
-    for (int kind = 0; kind < GWI_KINDS; kind++)
-        if (s->spec.part[kind]->init != NULL)
-            GWI_TRY(s->spec.part[kind]->init(s));
-    return GW_OK;
+    return prepare_all(s);
 }
 
 gw_status gw_sync_new(gw_sync **out, const char *text, const gw_layout *layout,
@@ -215,7 +246,7 @@ gw_status gw_sync_new(gw_sync **out, const char *text, const gw_layout *layout,
     *out = NULL;
     GWI_TRY(check_arguments(layout, comm, opt));
     GWI_TRY(gwi_spec_parse(text, &spec));
-    s = allocate(&spec);
+    s = gwi_sync_allocate(&spec);
     if (s == NULL)
         return gw_fail(GW_ERR_NOMEM, "no memory for a sync");
     st = build(s, layout, comm, opt);
@@ -229,18 +260,25 @@ fail:
     return st;
 }
 
+static void unprepare(gw_sync *segment)
+{
+    for (int kind = 0; kind < GWI_KINDS; kind++)
+        if (segment->spec.part[kind]->fini != NULL)
+            segment->spec.part[kind]->fini(segment);
+    gwi_coding_fini(&segment->coding);
+    gwi_small_fini(segment);
+}
+
 void gw_sync_free(gw_sync *s)
 {
     if (s == NULL)
         return;
     gwi_overlap_free(s);
-    for (int kind = 0; kind < GWI_KINDS; kind++)
-        if (s->spec.part[kind]->fini != NULL)
-            s->spec.part[kind]->fini(s);
-    gwi_coding_fini(&s->coding);
+    for (size_t i = 0; i < s->segment_count; i++)
+        unprepare(s->segments[i]);
+    gwi_segments_free(s);
     for (int tag = 0; tag < GWI_TAGS; tag++)
         gwi_free(s->kept[tag]);
-    gwi_small_fini(s);
     gwi_free(s->gathered);
     gwi_free(s->words);
     gw_layout_free(s->layout);

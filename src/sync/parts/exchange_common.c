@@ -12,6 +12,7 @@
 #include "sync/measure.h"
 #include "sync/notes.h"
 #include "sync/path.h"
+#include "sync/segments.h"
 #include "sync/selection.h"
 #include "sync/small.h"
 
@@ -163,9 +164,17 @@ static gw_status common_run(gw_sync *s, const gwi_result *at, gwi_note *note)
 static gwi_path common_path(const gwi_spec *spec, const gw_layout *layout, int workers,
                             const gw_traffic *t)
 {
-    double n = (double)layout->floats * gwi_selector_of(spec)->density(spec);
+    double density = gwi_selector_of(spec)->density(spec);
+    gwi_path sum = {0, 0};
+    gwi_cut cut = {0};
 
-    return gwi_path_repeated(gwi_path_of_sum(n, workers), t);
+    while (gwi_cut_next(layout, &cut)) {
+        double n = (double)(cut.end - cut.begin) * density;
+        gwi_path one = gwi_path_of_sum(n, workers);
+        sum.rounds += one.rounds;
+        sum.bytes += one.bytes;
+    }
+    return gwi_path_repeated(sum, t);
 }
 
 const gwi_exchange gwi_exchange_common = {

@@ -300,10 +300,11 @@ static double mass_in(const gwi_list *list, const gwi_list *final)
 static void count_mass(gw_sync *s, const gwi_list *final)
 {
     const tree *x = gwi_state(s, GWI_EXCHANGE);
+    gw_stats *stats = &s->whole->stats;
 
     for (int i = 0; i < x->merges; i++)
-        s->stats.lost_mass += mass_in(&x->rejected[i], final);
-    s->stats.applied_mass += mass_in(final, final);
+        stats->lost_mass += mass_in(&x->rejected[i], final);
+    stats->applied_mass += mass_in(final, final);
 }
 
 /* A step that is skipped loses nothing, by no rule. */

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * segments.c - cutting a layout, and one gw_sync for each segment. */
+#include "sync/segments.h"
+
+#include <string.h>
+
+#include "sync/memories.h"
+
+/* ---- where to cut --------------------------------------------------------------- */
+
+static size_t lesser(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The piece of a tensor that begins so many floats into it. */
+static gw_tensor piece_of(const gw_tensor *t, size_t inside)
+{
+    size_t most = gwi_segment_floats, rows = t->rows - inside / t->cols;
+    gw_tensor piece = {t->name, t->offset + inside, rows, t->cols};
+
+    if (t->cols > most) {
+        piece.rows = 1;
+        piece.cols = lesser(most, t->cols - inside % t->cols);
+    } else {
+        piece.rows = lesser(most / t->cols, rows);
+    }
+    return piece;
+}
+
+/* Moves a place, a tensor and so many floats into it, past a piece. */
+static void pass(const gw_layout *l, const gw_tensor *piece, gwi_cut *cut)
+{
+    const gw_tensor *t = &l->tensors[cut->tensor];
+
+    cut->inside += piece->rows * piece->cols;
+    if (cut->inside == t->rows * t->cols) {
+        cut->tensor++;
+        cut->inside = 0;
+    }
+}
+
+bool gwi_cut_next(const gw_layout *l, gwi_cut *cut)
+{
+    cut->begin = cut->end;
+    cut->pieces = 0;
+    while (cut->tensor < l->count) {
+        gw_tensor piece = piece_of(&l->tensors[cut->tensor], cut->inside);
+        size_t end = cut->end + piece.rows * piece.cols;
+        if (end - cut->begin > gwi_segment_floats)
+            break;
+        cut->end = end;
+        cut->pieces++;
+        pass(l, &piece, cut);
+    }
+    return cut->end > cut->begin;
+}
+
+static size_t count_segments(const gw_layout *l)
+{
+    gwi_cut cut = {0};
+    size_t count = 0;
+
+    while (gwi_cut_next(l, &cut))
+        count++;
+    return count;
+}
+
+/* The layout of the segment that begins at `from` and has so many pieces. */
+static gw_status make_layout(gw_layout **out, const gw_layout *l, gwi_cut from,
+                             size_t pieces)
+{
+    gw_tensor *tensors = gwi_calloc(pieces, sizeof *tensors);
+    size_t base = from.end;
+
+    if (tensors == NULL)
+        return gw_fail(GW_ERR_NOMEM, "no memory for a layout");
+    for (size_t i = 0; i < pieces; i++) {
+        tensors[i] = piece_of(&l->tensors[from.tensor], from.inside);
+        pass(l, &tensors[i], &from);
+        tensors[i].offset -= base;
+    }
+    gw_status st = gw_layout_new(out, tensors, pieces);
+    gwi_free(tensors);
+    return st;
+}
+
+/* ---- making ------------------------------------------------------------------------
+ */
+
+/* What a segment has of the whole. */
+static void inherit(gw_sync *segment, gw_sync *s, size_t number, size_t base)
+{
+    segment->whole = s;
+    segment->number = number;
+    segment->base = base;
+    segment->comm = s->comm;
+    segment->nonfinite = s->nonfinite;
+    segment->seed = s->seed;
+    memcpy(segment->text, s->text, sizeof s->text);
+}
+
+static gw_status make_all(gw_sync *s)
+{
+    gwi_cut cut = {0}, before = cut;
+
+    for (size_t i = 0; gwi_cut_next(s->layout, &cut); i++, before = cut) {
+        gw_sync *segment = gwi_sync_allocate(&s->spec);
+        if (segment == NULL)
+            return gw_fail(GW_ERR_NOMEM, "no memory for a sync");
+        s->segments[i] = segment;
+        s->segment_count++;
+        inherit(segment, s, i, cut.begin);
+        GWI_TRY(make_layout(&segment->layout, s->layout, before, cut.pieces));
+    }
+    return GW_OK;
+}
+
+gw_status gwi_segments_new(gw_sync *s)
+{
+    size_t count;
+
+    if (s->layout->floats <= gwi_segment_floats)
+        return GW_OK;
+    count = count_segments(s->layout);
+    s->segment_count = 0;
+    s->segments = gwi_calloc(count, sizeof(gw_sync *));
+    if (s->segments == NULL)
+        return gw_fail(GW_ERR_NOMEM, "no memory for %zu segments", count);
+    return make_all(s);
+}
+
+void gwi_segments_free(gw_sync *s)
+{
+    if (s->segments == &s->alone)
+        return;
+    for (size_t i = 0; i < s->segment_count; i++) {
+        gw_layout_free(s->segments[i]->layout);
+        gwi_free(s->segments[i]);
+    }
+    gwi_free(s->segments);
+}
+
+static void share_kept(gw_sync *s, const gwi_remembered *m)
+{
+    float *at = s->kept[m->tag];
+
+    for (size_t i = 0; i < s->segment_count; i++) {
+        s->segments[i]->kept[m->tag] = at;
+        at += gwi_kept_floats(s->segments[i], m);
+    }
+}
+
+void gwi_segments_share(gw_sync *s)
+{
+    gwi_memory_walk walk = {0};
+    const gwi_remembered *m;
+
+    while ((m = gwi_next_memory(&s->spec, &walk)) != NULL)
+        share_kept(s, m);
+}
+
+/* ---- in a step ---------------------------------------------------------------------
+ */
+
+void gwi_segments_follow(gw_sync *s)
+{
+    for (size_t i = 0; i < s->segment_count; i++) {
+        s->segments[i]->step = s->step;
+        s->segments[i]->now = s->now;
+    }
+}
+
+gw_status gwi_segments_run(gw_sync *s, float *v, gwi_note *note, gwi_segment_run *run)
+{
+    gwi_note own = *note;
+
+    for (size_t i = s->segment_count; i-- > 0;) {
+        gw_sync *segment = s->segments[i];
+        gwi_note found = own;
+        gw_status st = run(segment, v + segment->base, &found);
+        segment->gave = found == 0;
+        *note = gwi_lesser_note(*note, found);
+        GWI_TRY(st);
+    }
+    return GW_OK;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * segments.h - vectors that are longer than a message can speak of.
+ *
+ * A message counts and points with 32 bits. So a sync for more floats than that is cut
+ * into segments, each a gw_sync with a layout, parts and messages of its own; the sync
+ * that the caller has, the whole, keeps what there is once: the step, the statistics,
+ * what is remembered. Exchanges and all other parts see segments only. A sync that is
+ * not cut is the whole and its one segment.
+ *
+ *     tensors      |  a  |         b (rows)          | c |  d  |
+ *     pieces       |  a  |  rows of b  | rows of b   | c |  d  |
+ *     segments     | 0   | 1           | 2               |  3  |
+ *
+ * A tensor that is longer than a segment may be is cut between rows, as late as
+ * possible, and rows that are too long likewise within. Segments then take in pieces
+ * from the first on, as many as fit. They are exchanged from the last to the first,
+ * which is the order in which backward makes gradients. */
+#ifndef GWI_SEGMENTS_H
+#define GWI_SEGMENTS_H
+
+#include "sync/sync.h"
+
+/* A walk over the segments of a layout; begin with zeros. */
+typedef struct gwi_cut {
+    size_t begin, end;     /* floats of the segment */
+    size_t pieces;         /* of tensors in it */
+    size_t tensor, inside; /* where the next one begins: so many floats into a tensor */
+} gwi_cut;
+
+/* Moves on to the next segment; false if there is none. */
+bool gwi_cut_next(const gw_layout *layout, gwi_cut *cut);
+
+/* Makes the segments of s, whose layout and options are there, without their parts. A
+ * failure leaves what gwi_segments_free() can release. GW_ERR_NOMEM. */
+gw_status gwi_segments_new(gw_sync *s);
+void gwi_segments_free(gw_sync *s);
+
+/* Gives the segments their parts of what s remembers, and what is known of all. */
+void gwi_segments_share(gw_sync *s);
+
+/* Tells the segments which step it is, and what is done in it. */
+void gwi_segments_follow(gw_sync *s);
+
+/* What is done with one segment, and its part of a vector. */
+typedef gw_status gwi_segment_run(gw_sync *segment, float *v, gwi_note *note);
+
+/* Runs it for all, each with this worker's note, which then is the least of all. The
+ * segments whose note came back as 0 are marked: they gave a result. */
+gw_status gwi_segments_run(gw_sync *s, float *v, gwi_note *note, gwi_segment_run *run);
+
+#endif
