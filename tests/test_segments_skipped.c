@@ -98,6 +98,25 @@ static void test_a_skipped_step_gives_back(void **state)
         }
 }
 
+/* Small tensors come after the others; if it is their sum that overflows, what the
+ * others gave goes back as well. */
+static void test_small_tensors_that_overflow(void **state)
+{
+    static const overflow all[] = {{"gtopk:0.02,dense_below=100", false},
+                                   {"topk:0.02,dense_below=100", false},
+                                   {"qsgd:8,residual=on,dense_below=100", false}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        set_bound(GWI_SEGMENT_FLOATS);
+        assert_run_ok(ranks_run(RANKS_THREADS, WORKERS, overflow_body,
+                                (void *)(uintptr_t)&all[i]));
+        set_bound(700); /* the bias is with rows of both matrices */
+        assert_run_ok(ranks_run(RANKS_THREADS, WORKERS, overflow_body,
+                                (void *)(uintptr_t)&all[i]));
+    }
+}
+
 /* ---- what is spoiled, and what is not ---------------------------------------- */
 
 typedef struct end {
@@ -147,6 +166,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         BOUNDED(test_a_skipped_step_gives_back),
+        BOUNDED(test_small_tensors_that_overflow),
         BOUNDED(test_the_end),
     };
 

@@ -67,7 +67,12 @@ static gw_status run_exchange(gw_sync *s, float *v, gwi_note *note)
                                 : exchange->run(s, &at, note));
     if (transform->back != NULL)
         transform->back(s, v);
-    return *note != 0 ? GW_OK : gwi_small_give(s, v, note);
+    if (*note != 0)
+        return GW_OK;
+    GWI_TRY(gwi_small_give(s, v, note));
+    if (*note != 0)
+        take_back(s, v);
+    return GW_OK;
 }
 
 /* Hands all segments of v to the exchange. A note of one is about all of them. */
