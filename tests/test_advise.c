@@ -39,7 +39,7 @@ static const advised table[] = {
      "gtopk:0.01,warmup=64+q:4+momentum:0.9,nesterov=on", 1, NULL},
     {"drop:0.99", SGD(.momentum = 0.5, .dampening = 0.1),
      "drop:0.99,warmup=64+momentum:0.5,dampening=0.1", 1, NULL},
-    {"topk:0.01", SGD(.momentum = 0), "topk:0.01,warmup=64", 0, NULL},
+    {"topk:0.01", SGD(.momentum = 0), NULL, 0, NULL},
     {"topk:0.01+momentum:0.8", SGD(.momentum = 0), NULL, 0, NULL},
     {"topk:1", SGD(.momentum = 0.9), NULL, 0, NULL},
     {"topk:0.01,residual=off", SGD(.momentum = 0.9), NULL, 0, NULL},

@@ -146,7 +146,7 @@ gw_status gw_spec_advise(const char *text, const gw_optimizer_info *opt,
     if (is_late(&spec) && !gwi_has_momentum(&spec)) {
         if (opt->adaptive)
             GWI_TRY(advise_update(text, opt, &a));
-        else
+        else if (opt->momentum > 0)
             GWI_TRY(advise_momentum(&spec, text, opt, &a));
     }
     warn(&spec, opt, &a);
