@@ -45,9 +45,16 @@ SPECS = [
     "local:3,average=polyak", "spa:4000",
     "randk:0.3,residual=off,seed=7", "randk:0.01,ladder=1,warmup=1", "randk:0.05,dense_below=1000000",
     "sign:8", "sign:65536,residual=off", "sign:via=gather,warmup=2", "sign:64,dense_below=100",
+    "topk:0.05,warmup=2,dense_below=100+momentum:0.9,velocity=local", "topk:0.1+momentum:0.5,dampening=1",
+    "drop:0.9+momentum:0.5,clip=0.5,mask=off,velocity=local", "gtopk:0.05+momentum:0.9,velocity=local",
+    "gtopk:0.05,warmup=1,dense_below=100+q:4+momentum:0.9,clip=0.5,nesterov=on,dampening=0.3",
+    "topk:0.05,warmup=2+momentum:0.9,nesterov=on,dampening=0.2", "drop:0.9,dense_below=100+momentum:0.9,clip=0.3",
+    "update:2,scale=1.5+randk:0.1", "update:0,scale=0.7+drop:0.9,dense_below=100", "update:1+dense+q:6",
+    "update:2+bf16", "update:0+topk:0.01,ladder=1", "update:3+check:2", "update+topk:0.1",
     # Switched off, all or in part.
     "topk:1", "randk:1", "topk:1,dense_below=100", "drop:0", "qsgd:32", "local:1", "spa:1", "pqasgd:1,4",
-    "local:1+topk:0.1", "local:2+q:32",
+    "local:1+topk:0.1", "local:2+q:32", "pqasgd:2,32", "pqasgd:1,32", "update:2", "update:0,scale=2+topk:1",
+    "topk:0.1+momentum:0,clip=0.1",
 ]
 
 # Spec, workers, steps, model and words of the driver.
@@ -63,13 +70,18 @@ RUNS = [
     ("dense", 3, 2, "small", "mismatch"), ("dense+check:1", 3, 3, "small", "differ=2"),
     ("local:2", 3, 4, "small", "ill=2"),
     ("pqasgd:2,8", 3, 4, "small", "ill=2"), ("local:2+gtopk:0.1", 3, 4, "small", "ill=2"),
-    ("local:2+randk:0.1", 3, 4, "small", "ill=2"),
+    ("local:2+randk:0.1", 3, 4, "small", "ill=2"), ("update:1+topk:0.1", 3, 4, "small", "ill=3"),
+    ("update:1+topk:0.1", 3, 4, "small", "bad=2", "skip"), ("update:1+topk:0.1", 3, 4, "small", "ignore"),
+    ("update:0", 2, 1, "buckets"), ("topk:0.001+momentum:0.9,clip=0.5,nesterov=on", 3, 3, "chunks"),
 ]
 
 # What becomes of bad numbers.
 BAD = ["dense", "topk:0.02", "topk:0.02+2bit", "gtopk:0.02+q:4", "gtopk:0.02,putback=paper", "drop:0.95",
        "qsgd:4", "qsgd:4,via=gather,residual=on", "qsgd:8,residual=on", "qsgd:4,dense_below=100", "dense+bf16",
        "a2sgd", "topk:0.02,dense_below=100", "topk:0.02+momentum:0.9",
+       "topk:0.02+momentum:0.9,velocity=local", "gtopk:0.02+momentum:0.9,velocity=local",
+       "gtopk:0.02,dense_below=100+momentum:0.9,nesterov=on,dampening=0.5", "topk:0.02,warmup=2+momentum:0.9",
+       "update:2+topk:0.02",
        "randk:0.1", "randk:0.1,residual=off", "randk:0.1,dense_below=100", "sign", "sign:64,via=gather,dense_below=100"]
 TROUBLES = [("bad=2", "skip"), ("bad=2",), ("high=2", "skip"), ("high=2",), ("ignore",)]
 

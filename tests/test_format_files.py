@@ -33,10 +33,12 @@ SOFTMAX = ["--model", "softmax", *DATA]
 RUNS = [
     ("dense", True, []), ("none", False, []), ("topk:0.1", True, ["--momentum", "0"]),
     ("topk:0.1+momentum:0.9", True, ["--momentum", "0"]),
+    ("topk:0.1+momentum:0.9,velocity=local", True, ["--momentum", "0"]),
     ("gtopk:0.1,putback=paper", True, ["--momentum", "0"]), ("drop:0.9", True, ["--momentum", "0"]),
     ("qsgd:4", True, ["--optimizer", "adam", "--lr", "0.001"]), ("a2sgd", False, []), ("local:4", False, []),
     ("local:grow,average=polyak", False, ["--optimizer", "adagrad"]), ("oneshot", False, []),
     ("spa:3", False, []), ("pqasgd:4,4", False, []), ("local:4,start=2+topk:0.1", False, []),
+    ("update:2+topk:0.1", False, ["--optimizer", "adam", "--lr", "0.001"]),
 ]
 SLOTS = {"sgd": 1, "adagrad": 1, "adam": 2}
 
@@ -78,6 +80,9 @@ class Files(unittest.TestCase):
             json.loads(line)
         if sync[0]["reference"] is not None:
             self.assertEqual(len({s["reference"].tobytes() for s in sync}), 1)
+        if sync[0]["velocity"] is not None:
+            common = "velocity=global" in sync[0]["spec"]
+            self.assertEqual(len({s["velocity"].tobytes() for s in sync}), 1 if common else len(sync))
 
     def test_the_last_model(self):
         """It is that of the weights which the command exports."""

@@ -7,6 +7,7 @@ from collectives_read import edges, lesser
 from encoding import largest
 from exchanges import (check_coded, error_of, expect_note, note_of, open_due, take_in)
 from headed import NOTE, SPARSE
+from momentum_read import mask
 
 
 def add(a, b):
@@ -59,8 +60,7 @@ class Climb:
         values = v[positions].copy()
         if self.crew.residual:
             self.crew.residual[w][positions] = 0
-        if self.crew.velocity and self.crew.spec.mask == "on":
-            self.crew.velocity[w][positions] = 0
+        mask(self.crew, w, positions)
         return as_list(positions, values)
 
     def read(self, data, w, second=False):

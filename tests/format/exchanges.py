@@ -11,6 +11,7 @@ from bytes_and_checks import require
 from collectives_read import allreduce, lesser
 from encoding import count_for, encode, key_of, lane_sum, largest, magnitudes
 from headed import DENSE, NOTE, SPARSE, longest, open_message
+from momentum_read import mask
 from specs import LOSSY, segments
 
 
@@ -127,22 +128,8 @@ def error_of(v, decoded):
 
 # ---- lists ----------------------------------------------------------------------
 
-def clip_gradient(crew, g):
-    limit = crew.spec.clip / np.sqrt(float(crew.workers))
-    blocks = [g[i:i + 2**20] for i in range(0, len(g), 2**20)]
-    total = 0.0
-    for block in blocks:
-        total += lane_sum(block.astype(np.float64)**2)
-    norm = np.sqrt(total)
-    return g * np.float32(limit / norm) if limit > 0 and norm > limit else g
-
-
 def take_in(crew, w, v):
     """The vector from which worker w selects."""
-    spec = crew.spec
-    if crew.velocity:
-        crew.velocity[w] = crew.velocity[w] * np.float32(spec.momentum) + clip_gradient(crew, v)
-        v = crew.velocity[w]
     if crew.residual:
         crew.residual[w] = crew.residual[w] + v
         return crew.residual[w]
@@ -152,8 +139,7 @@ def take_in(crew, w, v):
 def remove(crew, w, positions, errors):
     if crew.residual:
         crew.residual[w][positions] = errors
-    if crew.velocity and crew.spec.mask == "on":
-        crew.velocity[w][positions] = 0
+    mask(crew, w, positions)
 
 
 def check_selected(crew, v, positions):

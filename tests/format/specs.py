@@ -16,12 +16,13 @@ ORDER = {
     "qsgd": "bits bucket norm residual via warmup dense_below seed",
     "sign": "bucket residual via warmup dense_below",
     "a2sgd": "resync", "local": "every grow start average", "oneshot": "average",
-    "spa": "chunks", "pqasgd": "every bits bucket norm residual via seed",
+    "update": "start scale", "spa": "chunks", "pqasgd": "every bits bucket norm residual via seed",
     "q": "bits bucket norm seed", "1bit": "centre", "2bit": "centre",
-    "momentum": "momentum clip mask", "check": "every",
+    "momentum": "momentum clip mask velocity nesterov dampening", "check": "every",
 }
-REALS = ("density", "rate", "grow", "momentum", "clip")
-WORDS = ("residual", "putback", "threshold", "norm", "via", "average", "centre", "mask")
+REALS = ("density", "rate", "grow", "scale", "momentum", "clip", "dampening")
+WORDS = ("residual", "putback", "threshold", "norm", "via", "average", "centre", "mask",
+         "velocity", "nesterov")
 LOSSY = ("lists", "tree", "common", "coded")  # exchanges that do not send all as it is
 LADDER = (0.25, 0.0625, 0.015625, 0.004)
 
@@ -49,7 +50,8 @@ class Spec:
         self.density, self.rate, self.every, self.grow, self.start = 1.0, 0.0, 1, 0.0, 0
         self.chunks, self.bits, self.bucket, self.norm = 1, 32, 512, "max"
         self.warmup = self.ladder = self.dense_below = self.resync = self.seed = 0
-        self.momentum = self.clip = 0.0
+        self.momentum = self.clip = self.dampening = 0.0
+        self.scale, self.velocity, self.nesterov = 1.0, "global", "off"
         self.mask, self.check, self.residual, self.threshold = "on", 1000, "off", "global"
         self.centre, self.putback, self.average, self.via = "mean", "own", "none", "auto"
         stages = [read_stage(stage) for stage in canonical.split("+")]
@@ -95,11 +97,13 @@ class Spec:
             return "end"
         if self.has("spa") and self.chunks > 1:
             return "chunks"
+        if self.has("update"):
+            return "changes"
         if not self.has("local", "spa", "pqasgd"):
             return "gradients"
         if self.every == 1 and self.average == "none":
             return "gradients"
-        return "models" if self.exchange == "sum" else "changes"
+        return "models" if self.exchange == "sum" and not self.has("pqasgd") else "changes"
 
     def by_scatter(self, workers):
         return self.via == "scatter" or (self.via == "auto" and workers > 2)

@@ -3,6 +3,7 @@
 from them what the workers have, and compares that with what they had, and their states."""
 import numpy as np
 
+import momentum_read as momentum
 from bytes_and_checks import crc32c, fnv1a, require
 from collectives_read import Mail, compare, spread, to_all
 from exchange_any import exchange
@@ -99,15 +100,14 @@ class Replay:
             self.expect_vectors("update", results)
 
     def exchange_gradient(self, vectors, notes):
+        crew = self.crew
         if not self.now.dense and self.spec.exchange != "sum":
-            return exchange(self.crew, vectors, notes)
-        results, note = by_buckets(self.crew, vectors, notes, self.run.number("parts"))
-        velocity = self.crew.velocity
-        if velocity and not note:
-            for w in range(self.workers):
-                velocity[w] = velocity[w] * np.float32(self.spec.momentum) + results[w]
-            results = [v.copy() for v in velocity]
-        return results, note
+            vectors = [v if notes[w] else momentum.enter(crew, w, v)
+                       for w, v in enumerate(vectors)]
+            results, note = exchange(crew, vectors, notes)
+            return momentum.skip(crew) if note else momentum.leave(crew, results), note
+        results, note = by_buckets(crew, vectors, notes, self.run.number("parts"))
+        return results if note else momentum.whole(crew, results), note
 
     def model(self):
         crew, models = self.crew, self.vectors("before")
@@ -154,7 +154,7 @@ class Replay:
         results, note = exchange(crew, changes, notes)
         if note:
             return None, note
-        results = [v + crew.reference for v in results]
+        results = [v * np.float32(self.spec.scale) + crew.reference for v in results]
         crew.reference = results[0]
         return results, 0
 
