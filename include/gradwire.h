@@ -520,6 +520,7 @@ typedef struct gw_memory_info {
     const char *name;   /* one word, such as "residual" */
     unsigned bit;       /* of the set in a saved state (docs/format-files.md) */
     gw_handing handing;
+    size_t floats; /* how many; 0: as many as the model has */
 } gw_memory_info;
 
 /* Describes memory i of a spec, from 0 on, by ascending bits. GW_ERR_SPEC; GW_ERR_ARG,
@@ -682,6 +683,13 @@ GW_API gw_stats gw_sync_stats(const gw_sync *sync);
  * same value on all workers: for schedules of the optimizer's momentum. A saved state
  * does not hold it. GW_ERR_ARG if the spec has none, or it is not between 0 and 1. */
 GW_API gw_status gw_sync_set_momentum(gw_sync *sync, double momentum);
+
+/* Tells the learning rate of the step that comes, the same on all workers: a spec with
+ * momentum of its own then keeps what waits in its residual worth what it was when the
+ * rate changes. Others need not know, and ignore it. Costs a pass over the residual
+ * whenever the rate has changed by 1 percent. GW_ERR_ARG if it is negative or no
+ * number. */
+GW_API gw_status gw_sync_set_rate(gw_sync *sync, double rate);
 
 /* The Euclidean norm of what this worker remembers and has not sent; 0 without a
  * residual. Reads it once, so ask now and then and not in every step. */

@@ -81,7 +81,7 @@ class SpecInfo(Structure):
 
 class MemoryInfo(Structure):
     _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("bit", c_uint),
-                ("handing", c_int)]
+                ("handing", c_int), ("floats", c_size_t)]
 
 
 class StageInfo(Structure):
@@ -138,6 +138,7 @@ FUNCTIONS: Dict[str, Tuple] = {
     "gw_recipe_summary": (c_char_p, c_size_t),
     "gw_recipe_example": (c_char_p, c_size_t),
     "gw_spec_describe": (c_int, c_char_p, POINTER(SpecInfo)),
+    "gw_sync_set_rate": (c_int, c_void_p, c_double),
     "gw_memory_describe": (c_int, c_char_p, c_size_t, POINTER(MemoryInfo)),
     "gw_stage_describe": (c_int, c_char_p, POINTER(StageInfo)),
     "gw_key_describe": (c_int, c_char_p, c_size_t, POINTER(KeyInfo)),

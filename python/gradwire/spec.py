@@ -114,15 +114,16 @@ def describe_stage(name: str) -> Stage:
                  tuple(_key(info.name, i) for i in range(info.keys)))
 
 
-def memories(spec: str) -> Dict[str, int]:
-    """The vectors that a spec keeps: names, and their bits in a saved state, ascending."""
+def memories(spec: str) -> Dict[str, Tuple[int, int]]:
+    """What a spec keeps: the name, its bit in a saved state (ascending), and how many
+    floats it has, 0 if as many as the model."""
     info = SpecInfo(struct_size=ctypes.sizeof(SpecInfo))
     check(lib.gw_spec_describe(_encoded(spec), info))
     found = {}
     for i in range(info.memories):
         one = MemoryInfo(struct_size=ctypes.sizeof(MemoryInfo))
         check(lib.gw_memory_describe(_encoded(spec), i, one))
-        found[_text(one.name)] = one.bit
+        found[_text(one.name)] = one.bit, one.floats
     return found
 
 

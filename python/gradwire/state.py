@@ -39,29 +39,34 @@ def unpack(data: np.ndarray, parts: Sequence[Any], workers: int) -> Dict[str, An
                   **dict(zip(MASSES, data[8 * 13:8 * 15].view("<f8").tolist()))},
         "started": words[12]}
     at = HEADER
-    for name in memories(spec):
-        vector = data[at:at + 4 * words[1]].view("<f4")
-        result[name] = {p.name: vector[p.offset:p.offset + p.size].reshape(p.shape)
-                        for p in parts}
-        at += 4 * words[1]
+    for name, (_, floats) in memories(spec).items():
+        vector = data[at:at + 4 * (floats or words[1])].view("<f4")
+        result[name] = vector if floats else {
+            p.name: vector[p.offset:p.offset + p.size].reshape(p.shape) for p in parts}
+        at += vector.nbytes
     return result
 
 
 def pack(state: Mapping[str, Any], parts: Sequence[Any]) -> np.ndarray:
     n = sum(p.size for p in parts)
-    held = {name: bit for name, bit in memories(state["spec"]).items() if name in state}
-    data = np.zeros(HEADER + 4 * n * len(held) + 8, np.uint8)
+    held = {name: m for name, m in memories(state["spec"]).items() if name in state}
+    floats = sum(own or n for _, own in held.values())
+    data = np.zeros(HEADER + 4 * floats + 8, np.uint8)
     words = [int.from_bytes(MAGIC, "little"), n,
-             sum(1 << bit for bit in held.values()), state["step"], *state["phase"],
+             sum(1 << bit for bit, _ in held.values()), state["step"], *state["phase"],
              *(state["stats"][c] for c in COUNTERS), state["started"],
              *np.array([state["stats"].get(m, 0.0) for m in MASSES], "<f8").view("<u8")]
     data[:8 * WORDS] = np.array(words, "<u8").view(np.uint8)
     spec = state["spec"].encode()
     data[8 * WORDS:8 * WORDS + len(spec)] = np.frombuffer(spec, np.uint8)
     at = HEADER
-    for name in held:
-        _fill(data[at:at + 4 * n].view("<f4"), state[name], parts, name)
-        at += 4 * n
+    for name, (_, own) in held.items():
+        vector = data[at:at + 4 * (own or n)].view("<f4")
+        if own:
+            vector[:] = np.asarray(state[name], np.float32)
+        else:
+            _fill(vector, state[name], parts, name)
+        at += vector.nbytes
     check(lib.gw_state_seal(data.ctypes.data, data.nbytes))
     return data
 

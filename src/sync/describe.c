@@ -151,7 +151,9 @@ gw_status gw_memory_describe(const char *text, size_t i, gw_memory_info *info)
     if (m == NULL)
         return gw_fail(GW_ERR_ARG, "'%s' has no memory number %zu", text, i);
     gw_memory_info known = {.name = m->name, .bit = m->tag, .handing = m->handing};
-    return hand_out(info, &known, sizeof known, LEAST(gw_memory_info, handing),
+    if (m->floats != NULL)
+        known.floats = m->floats(&spec, NULL);
+    return hand_out(info, &known, sizeof known, LEAST(gw_memory_info, floats),
                     "gw_memory_info");
 }
 

@@ -32,9 +32,5 @@ size_t gwi_memory_floats(const gwi_spec *spec, const gw_layout *layout,
 
 size_t gwi_kept_floats(const gw_sync *s, const gwi_remembered *m)
 {
-    size_t floats = 0;
-
-    for (size_t i = 0; i < s->segment_count; i++)
-        floats += gwi_memory_floats(&s->spec, s->segments[i]->layout, m);
-    return floats;
+    return gwi_memory_floats(&s->spec, s->layout, m);
 }

@@ -8,7 +8,9 @@
  *              u = the average of what is sent;  the optimizer applies u, with
  *              nesterov u + m (u - the u before)
  *
- *          With everything sent this is the momentum of PyTorch's SGD.
+ *          With everything sent this is the momentum of PyTorch's SGD. What waits in a
+ *          residual while the learning rate falls would be applied at the rate of the
+ *          day on which it is sent; gw_sync_set_rate() keeps it worth what it was.
  *
  * local    Lin et al. (Deep Gradient Compression, 2018): a velocity of each worker's
  *          own, of which entries that are chosen lose theirs (mask), so that stale
@@ -226,6 +228,32 @@ gw_status gw_sync_set_momentum(gw_sync *s, double momentum)
     return GW_OK;
 }
 
+/* A residual is worth its entries times the rate, so it grows as the rate falls. A pass
+ * over it in every step would cost as much as a selection; so it waits for 1 percent.
+ */
+gw_status gw_sync_set_rate(gw_sync *s, double rate)
+{
+    float *last = s->kept[GWI_RATE];
+
+    if (!(rate >= 0) || !isfinite(rate))
+        return gw_fail(GW_ERR_ARG, "a learning rate of %g is none", rate);
+    if (last == NULL || !(rate > 0))
+        return GW_OK;
+    double factor = *last > 0 ? *last / rate : 1;
+    if (*last > 0 && fabs(factor - 1) < 0.01)
+        return GW_OK;
+    if (factor != 1 && isfinite((float)factor))
+        gwi_scale(s->kept[GWI_RESIDUAL], (float)factor, s->layout->floats);
+    *last = (float)rate;
+    return GW_OK;
+}
+
+static size_t one_float(const gwi_spec *spec, const gw_layout *layout)
+{
+    (void)spec, (void)layout;
+    return 1;
+}
+
 static const gwi_remembered memories[] = {
     {.name = "velocity",
      .what = "velocity",
@@ -237,6 +265,12 @@ static const gwi_remembered memories[] = {
      .tag = GWI_VELOCITY,
      .handing = GW_HANDING_ADDED,
      .wanted = is_local},
+    {.name = "rate",
+     .what = "learning rate",
+     .tag = GWI_RATE,
+     .handing = GW_HANDING_COMMON,
+     .wanted = is_global,
+     .floats = one_float},
     {.name = NULL},
 };
 

@@ -37,7 +37,7 @@ typedef struct gwi_remembered {
 } gwi_remembered;
 
 /* Tags of the memories that more than one file knows, and how many tags there are. */
-enum { GWI_RESIDUAL, GWI_VELOCITY, GWI_REFERENCE, GWI_MEAN, GWI_TAGS = 16 };
+enum { GWI_RESIDUAL, GWI_VELOCITY, GWI_REFERENCE, GWI_MEAN, GWI_RATE, GWI_TAGS = 16 };
 
 struct gwi_part {
     const char *name;

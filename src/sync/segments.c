@@ -148,7 +148,8 @@ static void share_kept(gw_sync *s, const gwi_remembered *m)
 
     for (size_t i = 0; i < s->segment_count; i++) {
         s->segments[i]->kept[m->tag] = at;
-        at += gwi_kept_floats(s->segments[i], m);
+        if (m->floats == NULL)
+            at += s->segments[i]->layout->floats;
     }
 }
 

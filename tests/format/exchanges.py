@@ -29,6 +29,8 @@ class Crew:
         self.residual = self.zeros(spec.remembers)
         self.velocity = self.zeros(spec.momentum > 0)
         self.mean = self.zeros(spec.average == "polyak")
+        one_velocity = spec.momentum > 0 and spec.velocity == "global"
+        self.rate = [np.zeros(1, np.float32)] * workers if one_velocity else None  # never told
         self.reference = None
         self.certain = [True] * workers  # whether the residual is known
         self.lost, self.applied = [0.0] * workers, [0.0] * workers

@@ -2,7 +2,7 @@
 """saved_state.py - the state of a sync, as docs/format-files.md has it."""
 from bytes_and_checks import Parts, fnv1a, require
 
-VECTORS = ("residual", "velocity", "reference", "mean")
+VECTORS = ("residual", "velocity", "reference", "mean", "rate")
 COUNTERS = ("steps", "skipped", "bytes_sent", "bytes_received", "messages_sent",
             "messages_received")
 
@@ -17,9 +17,10 @@ def read_state(data, quick=False):
     text = parts.take(256)
     state["spec"] = text.split(b"\0")[0].decode("ascii")
     require(text == state["spec"].encode().ljust(256, b"\0"), "the spec is not filled up with 0")
-    require(held < 16, f"vectors {held}")
+    require(held < 32, f"vectors {held}")
     for bit, name in enumerate(VECTORS):
-        state[name] = parts.floats(state["n"]) if held >> bit & 1 else None
+        count = 1 if name == "rate" else state["n"]
+        state[name] = parts.floats(count) if held >> bit & 1 else None
     check, = parts.numbers("Q")
     parts.end()
     require(quick or check == fnv1a(data[:-8]), "the check of a state does not fit")
