@@ -60,6 +60,11 @@ static const gwc_flag flags[] = {
      AT(run.workers), 1, 1024},
     {"sync", "SPEC", "dense", "the method; 'gradwire list' shows them", GWC_TEXT,
      AT(run.sync), 0, 0},
+    {"advice", "off|on", "on",
+     "take the spec that goes with the optimizer, and say so:\nmomentum of sgd in "
+     "front of a selection, or adam's steps\nexchanged in place of gradients; off: "
+     "take --sync as it is",
+     GWC_CHOICE, AT(run.advice), 0, 0},
     {"link", "RATE[,DELAY]", NULL,
      "behave as if every worker were a host on such a\nnetwork: 1gbit,50us", GWC_TEXT,
      AT(run.link), 0, 0},
@@ -85,8 +90,9 @@ static const gwc_flag flags[] = {
     {"weight-decay", "D", "0", "this times the weight is added to its gradient",
      GWC_REAL, AT(run.weight_decay), 0, 1e6},
     {"clip", "NORM", "0",
-     "longest gradient, after it was synchronised: longer ones\nare scaled down; 0: "
-     "any length",
+     "longest gradient, after it was synchronised (each worker's\nown, where "
+     "optimizers or momentum come before that):\nlonger ones are scaled down; 0: any "
+     "length",
      GWC_REAL, AT(run.clip), 0, 1e9},
     {"lr-schedule", "SCHEDULE", "cosine",
      "constant\nstep:30/60,factor=0.1  times factor from these epochs on\n"
@@ -149,12 +155,12 @@ static void print_help(void)
     puts("\n"
          "Examples\n"
          "  gradwire train\n"
-         "  gradwire train --workers 8 --sync gtopk:0.001 --link 1gbit,50us\n"
+         "  gradwire train --workers 8 --sync gtopk:0.01 --link 1gbit,50us\n"
          "  gradwire train --sync local:16+q:4 --epochs 10 --lr-schedule cosine\n"
          "  gradwire train --model lstm --data text:my-text --lr 20 --momentum 0 "
          "--clip 0.25\n"
          "  gradwire train --data idx:my-digits --out runs/first --json\n"
-         "  mpirun -n 8 --host a:4,b:4 gradwire train --sync gtopk:0.001");
+         "  mpirun -n 8 --host a:4,b:4 gradwire train --sync gtopk:0.01");
 }
 
 /* ---- Ctrl-C ------------------------------------------------------------- */
@@ -270,6 +276,8 @@ static void show_start(const settings *set, const gwt_job *job)
         fprintf(stderr, "gradwire: warning: %.*s\n", (int)len, at);
         at += len + (at[len] != '\0');
     }
+    if (gwt_job_notes(job)[0] != '\0' && !set->quiet)
+        fprintf(stderr, "note: %s\n", gwt_job_notes(job));
     if (resumed != NULL && !set->quiet)
         fprintf(stderr, "going on from %s, step %" PRIu64 "\n", resumed, step);
 }
@@ -298,25 +306,6 @@ static int run_job(const settings *set, gwt_job *job)
     else if (speaks(set))
         print_table(&set->run, job);
     return gwt_job_summary(job)->stopped ? GWC_STOPPED : GWC_DONE;
-}
-
-/* Sparse methods send entries late, which acts like momentum; more of it on top is
- * the one default that spoils them. */
-static void hint_at_momentum(const settings *set)
-{
-    gw_spec_info info = {.struct_size = sizeof info};
-    const char *sync = set->run.sync;
-
-    if (set->quiet || !speaks(set) || set->run.momentum == 0 ||
-        strcmp(set->run.optimizer, "sgd") != 0 ||
-        gw_spec_describe(sync, &info) != GW_OK ||
-        !(info.traits & GW_TRAIT_LIKE_MOMENTUM))
-        return;
-    fprintf(
-        stderr,
-        "hint: --momentum %g on top of %s overshoots; try --momentum 0 with a larger "
-        "--lr\n",
-        set->run.momentum, sync);
 }
 
 /* What is not given means something else under mpirun. */
@@ -363,7 +352,6 @@ static int train_here(settings *set)
         st = gwt_job_new(&job, &set->run);
     if (st != GW_OK)
         return gwc_exit_code(st);
-    hint_at_momentum(set);
     code = run_job(set, job);
     gwt_job_free(job);
     return code;
@@ -390,7 +378,6 @@ static int train_as_rank(settings *set, gw_status st, const gwc_launch *launch)
         st = gwt_job_new(&job, &set->run);
     if (st != GW_OK)
         return gwc_launch_end(comm, gwc_exit_code(st), 1);
-    hint_at_momentum(set);
     code = run_job(set, job);
     gwt_job_free(job);
     return gwc_launch_end(comm, code, 0);

@@ -121,7 +121,7 @@ def train_once(model, rate, sync):
         out = os.path.join(tmp, "run")
         on_cluster(4, rate, GRADWIRE, "train", "--model", model, "--data", DATA, "--batch", "32", "--threads",
                    "1", "--lr", "0.01", "--momentum", "0", "--steps", str(steps), "--log-every", "1",
-                   "--eval-every", "0", "--sync", sync, "--out", out, "--quiet", "--json")
+                   "--eval-every", "0", "--sync", sync, "--advice", "off", "--out", out, "--quiet", "--json")
         with open(os.path.join(out, "metrics.jsonl")) as f:
             log = [r for r in map(json.loads, f) if r["loss"] is not None]
         with open(os.path.join(out, "summary.json")) as f:

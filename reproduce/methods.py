@@ -50,7 +50,7 @@ def train(row, extra):
         command = [store.GRADWIRE, "train", "--model", "fnn3", "--data", row["data"], "--workers",
                    str(row["workers"]), "--sync", row["sync"], "--lr", str(row["lr"]), "--momentum", "0",
                    "--seed", str(row["seed"]), "--eval-every", "0", "--out", os.path.join(out, "run"),
-                   "--quiet", "--json", *extra]
+                   "--quiet", "--json", "--advice", "off", *extra]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         print(done.stderr.strip(), file=sys.stderr)

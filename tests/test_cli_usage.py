@@ -20,7 +20,7 @@ KEYS = """model data sync sync_asked workers params steps epochs seed link trans
     compute_s sync_s encode_s wait_s bytes_sent bytes_received messages_sent train_loss
     test_loss test_accuracy perplexity drift model_hash version test_accuracy_workers
     eval_s decode_s batch lr momentum optimizer stopped skipped bits_per_param
-    residual_norm augment test_loss_workers perplexity_workers
+    residual_norm augment test_loss_workers perplexity_workers sync_advised
     mass_lost""".split()
 
 failures = []
@@ -170,17 +170,32 @@ def help_is_there():
     check(all(m["name"] in text for m in listed["models"]), "list differs from its JSON")
     check(run("list", "--json").returncode == 0, "list --json")
     one_method(listed["syncs"])
-    hints()
+    advice()
 
 
-def hints():
-    """Momentum is warned of where a method acts like it, whatever its name."""
-    for sync, hinted in [("gtopk:0.1", True), ("drop:0.9+q:4", True), ("topk:1", False),
-                         ("topk:0.1,residual=off", False), ("gtopk:0.1+momentum:0.9", False),
-                         ("dense", False), ("local:4", False)]:
+def advice():
+    """What goes with the optimizer is taken, and said in one line; --advice off leaves it out."""
+    sgd, adam = ["--momentum", "0.9"], ["--optimizer", "adam"]
+    moved, update = "topk:0.1,warmup=64+momentum:0.9", "update:scale=1.41421+topk:0.1"
+    for flags, sync, used, warning in [
+            (sgd, "topk:0.1", moved, None), (adam, "topk:0.1", update, None),
+            (["--momentum", "0"], "topk:0.1", "topk:0.1,warmup=64", None),
+            (sgd, "drop:0.9+q:4", "drop:0.9,warmup=64+q:4+momentum:0.9", None),
+            (sgd, "topk:1", None, None), (sgd, "topk:0.1,residual=off", None, None),
+            (["--momentum", "0"], "gtopk:0.1+momentum:0.9", None, None),
+            (sgd, "dense", None, None), (adam, "local:4", None, None),
+            (sgd, "a2sgd", None, "diverge with momentum"),
+            (sgd, "gtopk:0.001", "gtopk:0.001,warmup=64+momentum:0.9", "density of 0.001"),
+            ([*sgd, "--advice", "off"], "topk:0.1", None, None)]:
         with tempfile.TemporaryDirectory() as directory:
-            r = run("train", *SMALL, "--steps", "2", "--sync", sync, "--out", directory + "/run")
-        check((b"overshoots" in r.stderr) == hinted, f"{sync}: {r.stderr!r}")
+            r = run("train", *SMALL, "--steps", "2", "--workers", "2", "--sync", sync, *flags,
+                    "--out", directory + "/run", "--json")
+        notes = [line for line in r.stderr.decode().splitlines() if line.startswith("note: ")]
+        warnings = [line for line in r.stderr.decode().splitlines() if "warning: " in line]
+        what = f"{sync} {flags}: {notes} {warnings}"
+        check(json.loads(r.stdout)["sync_advised"] == used, f"{what}: not {used}")
+        check(len(notes) == (used is not None) and all(f"{sync} runs as {used}: " in n for n in notes), what)
+        check(len(warnings) == (warning is not None) and all(warning in w for w in warnings), what)
 
 
 def one_method(syncs):
@@ -196,7 +211,7 @@ def one_method(syncs):
             check(key["meaning"] in text and key["range"] in text, f"{sync['name']}: {key}")
         check(run("help", sync["name"]).stdout.decode() == text, f"help {sync['name']}")
     text = run("list", "local:16+gtopk:0.01+q:4").stdout.decode()
-    check(all(word in text for word in ("every=", "putback=keep", "bucket=512", "8 bytes")), text)
+    check(all(word in text for word in ("every=", "putback=own", "bucket=512", "8 bytes")), text)
     check("norm=max" in run("list", "q").stdout.decode(), "a stage that refines")
     expect_error(2, ["'gtopkk'", "did you mean 'gtopk'"], "list", "gtopkk")
     expect_error(2, ["'0'", "a count of steps"], "list", "local:0")

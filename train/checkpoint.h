@@ -82,6 +82,11 @@ size_t gwt_settings_write(const gwt_job *job, char text[GWT_SETTINGS_CAP]);
 gw_status gwt_settings_compare(const gwt_job *job, const char *name, const char *saved,
                                size_t len);
 
+/* Makes the job, if it asks for the same, go on with the spec and the momentum of the
+ * checkpoint of that name, whatever is advised today. GW_ERR_DATA. */
+gw_status gwt_settings_take(gwt_job *job, const char *name, const char *saved,
+                            size_t len);
+
 /* Whether the settings are from before the number of threads was among them: then
  * nobody knows whether it is the same. */
 int gwt_settings_lack_threads(const char *saved, size_t len);

@@ -163,6 +163,7 @@ static gw_status check_settings(gwt_job *job, const gwt_sections *in)
              "%s does not say how many --threads it was written with; with another "
              "number the model becomes another one\n",
              in->from.name);
+    GWT_TRY(gwt_settings_take(job, in->from.name, text, (size_t)section->len));
     return gwt_settings_compare(job, in->from.name, text, (size_t)section->len);
 }
 

@@ -7,6 +7,7 @@
  * that resumes it: where it runs and what it shows. The number of workers may differ
  * too, see checkpoint_load.c. The number of threads may not: the engine of
  * compute_dnnl.c cuts its products by it, so it changes the bits of the model. */
+#include "advice.h"
 #include "checkpoint.h"
 
 #include <ctype.h>
@@ -19,6 +20,10 @@
 enum { SPEC_CAP = 256, VALUE_CAP = 512 };
 
 #define THREADS_LINE "--threads "
+
+/* What was asked for, where --advice may have made something else of it. */
+#define ASKED_SYNC     "asked-sync"
+#define ASKED_MOMENTUM "asked-momentum"
 
 typedef struct lines {
     char *text;
@@ -68,15 +73,17 @@ size_t gwt_settings_write(const gwt_job *job, char text[GWT_SETTINGS_CAP])
     static const char *const augment[] = {"none", "crop", "flip", "both"};
     const gwt_config *c = &job->config;
     lines l = {.text = text};
-    char sync[SPEC_CAP] = "";
+    char sync[SPEC_CAP] = "", asked[SPEC_CAP] = "";
 
-    (void)gw_spec_check(c->sync, sync, sizeof sync);
+    (void)gw_spec_check(job->used.sync, sync, sizeof sync);
+    (void)gw_spec_check(c->sync, asked, sizeof asked);
     put(&l, "version", "%s", gw_version());
     put(&l, "--workers", "%d", c->workers);
     put(&l, "--model", "%s", c->model);
     put(&l, "--data", "%s", c->data);
     put(&l, "samples", "%zu", job->data.train.count);
     put(&l, "--sync", "%s", sync);
+    put(&l, ASKED_SYNC, "%s", asked);
     put(&l, "--seed", "%" PRIu64, c->seed);
     put(&l, "--batch", "%" PRIu64, c->batch);
     put(&l, "--sequence", "%" PRIu64, c->sequence);
@@ -84,7 +91,8 @@ size_t gwt_settings_write(const gwt_job *job, char text[GWT_SETTINGS_CAP])
     put_real(&l, "--clip", c->clip);
     put(&l, "--optimizer", "%s", c->optimizer);
     put_real(&l, "--lr", c->lr);
-    put_real(&l, "--momentum", c->momentum);
+    put_real(&l, "--momentum", job->used.momentum);
+    put_real(&l, ASKED_MOMENTUM, c->momentum);
     put_real(&l, "--weight-decay", c->weight_decay);
     put(&l, "--lr-schedule", "%s", c->schedule);
     put(&l, "--warmup", "%s", c->warmup);
@@ -109,6 +117,19 @@ static int may_differ(const gwt_job *job, const char *line)
     for (size_t i = 0; i < 2; i++)
         if (strncmp(line, free[i], strlen(free[i])) == 0 ||
             (moves && strncmp(line, end[i], strlen(end[i])) == 0))
+            return 1;
+    return 0;
+}
+
+/* Whether files of before do not have the line: of threads, see
+ * gwt_settings_lack_threads(); what was asked for was what was used. */
+static int may_lack(const char *line)
+{
+    static const char *const late[] = {THREADS_LINE, ASKED_SYNC " ",
+                                       ASKED_MOMENTUM " "};
+
+    for (size_t i = 0; i < 3; i++)
+        if (strncmp(line, late[i], strlen(late[i])) == 0)
             return 1;
     return 0;
 }
@@ -159,8 +180,8 @@ gw_status gwt_settings_compare(const gwt_job *job, const char *name, const char 
         if (may_differ(job, line))
             continue;
         const char *there = find_value(saved, saved + len, line, blank, &there_len);
-        if (there == NULL && strncmp(line, THREADS_LINE, blank) == 0)
-            continue; /* see gwt_settings_lack_threads() */
+        if (there == NULL && may_lack(line))
+            continue;
         if (there == NULL)
             return gw_fail(GW_ERR_ARG, "%s does not say what its %.*s was", name,
                            (int)blank - 1, line);
@@ -177,6 +198,51 @@ int gwt_settings_lack_threads(const char *saved, size_t len)
 
     return find_value(saved, saved + len, THREADS_LINE, strlen(THREADS_LINE),
                       &there_len) == NULL;
+}
+
+/* ---- how a run goes on --------------------------------------------------------- */
+
+/* The value of the line `name` in text of len bytes, or else of the line `or_name`; ""
+ * if there is neither, or if it is longer than any. */
+static void take_value(const char *text, size_t len, const char *name,
+                       const char *or_name, char value[VALUE_CAP])
+{
+    const char *names[] = {name, or_name};
+    char line[64];
+
+    value[0] = '\0';
+    for (size_t i = 0; i < 2; i++) {
+        int blank = snprintf(line, sizeof line, "%s ", names[i]);
+        size_t n;
+        const char *at = find_value(text, text + len, line, (size_t)blank, &n);
+        if (at != NULL && n < VALUE_CAP) {
+            snprintf(value, VALUE_CAP, "%.*s", (int)n, at);
+            return;
+        }
+    }
+}
+
+gw_status gwt_settings_take(gwt_job *job, const char *name, const char *saved,
+                            size_t len)
+{
+    static const char *const line[][2] = {{ASKED_SYNC, "--sync"},
+                                          {ASKED_MOMENTUM, "--momentum"}};
+    char own[GWT_SETTINGS_CAP], mine[VALUE_CAP], theirs[VALUE_CAP], used[2][VALUE_CAP];
+    size_t own_len = gwt_settings_write(job, own);
+    int differs = 0;
+
+    for (size_t i = 0; i < 2; i++) {
+        take_value(own, own_len, line[i][0], line[i][1], mine);
+        take_value(saved, len, line[i][0], line[i][1], theirs);
+        if (strcmp(mine, theirs) != 0)
+            return GW_OK; /* another run: let the comparison say so */
+        take_value(own, own_len, line[i][1], line[i][1], mine);
+        take_value(saved, len, line[i][1], line[i][1], used[i]);
+        differs |= strcmp(mine, used[i]) != 0;
+    }
+    if (!differs || !job->config.advice)
+        return GW_OK;
+    return gwt_advise_as_before(job, name, used[0], strtod(used[1], NULL));
 }
 
 /* ---- tensors ------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
  * job.c - a run as its parent process sees it. Everything that can be checked is
  * checked here, before a worker starts. Nothing here computes: see compute.h. */
 #define _GNU_SOURCE
+#include "advice.h"
 #include "agree.h"
 #include "augment.h"
 #include "job.h"
@@ -26,6 +27,7 @@ static gw_status check_config(gwt_job *job)
     if (c->link != NULL)
         GWT_TRY(gw_link_parse(c->link, NULL, NULL));
     GWT_TRY(gwt_optimizer_find(c->optimizer, &job->optimizer));
+    GWT_TRY(gwt_advise(job));
     return gwt_schedule_parse(&job->schedule, c->schedule, c->warmup);
 }
 
@@ -165,7 +167,10 @@ static gw_status prepare(gwt_job *job)
     GWT_TRY(gwt_agree_settings(job));
     GWT_TRY(gwt_agree_link(job));
     /* The directory and all files in it are worker 0's. */
-    return gwt_agree(comm, gwt_slow_work(comm, job->config.timeout, make_rundir, job));
+    GWT_TRY(
+        gwt_agree(comm, gwt_slow_work(comm, job->config.timeout, make_rundir, job)));
+    /* It has read there how the run goes on. */
+    return gw_broadcast(comm, &job->used, sizeof job->used, 0);
 }
 
 gw_status gwt_job_new(gwt_job **out, const gwt_config *config)
@@ -239,6 +244,11 @@ const gwt_summary *gwt_job_summary(const gwt_job *job)
 const char *gwt_job_warnings(const gwt_job *job)
 {
     return job->warnings;
+}
+
+const char *gwt_job_notes(const gwt_job *job)
+{
+    return job->notes;
 }
 
 const char *gwt_job_resumed(const gwt_job *job, uint64_t *step)

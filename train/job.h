@@ -19,11 +19,18 @@ typedef struct gwt_shared {
     gwt_summary summary; /* written by rank 0 before it ends */
 } gwt_shared;
 
+/* What workers step by, which --advice may have made another than was asked for. */
+typedef struct gwt_used {
+    char sync[GWT_SPEC_CAP];
+    double momentum; /* of the optimizer */
+} gwt_used;
+
 /* Read-only once the workers run, except for *shared. */
 struct gwt_job {
     gwt_config config;
     const gwt_model_spec *model;
     const gwt_optimizer *optimizer;
+    gwt_used used;
     gwt_schedule schedule;
     gwt_data data;
     int augment; /* sum of GWT_AUGMENT_... */
@@ -34,7 +41,7 @@ struct gwt_job {
     int lock; /* open while this run owns the directory; 0: none */
     char resume[GWT_PATH_CAP + 64]; /* the checkpoint to go on from, "" if none */
     uint64_t resume_step;
-    char warnings[2048];
+    char warnings[2048], notes[1024];
     gwt_shared *shared;
     const gwt_observer *observer;
 };

@@ -8,6 +8,7 @@
  * into gradwire; eval_s the test set. Gathering the loss of all workers for the
  * log is in none of them, only in wall_s. */
 #define _GNU_SOURCE
+#include "advice.h"
 #include "augment.h"
 #include "clip.h"
 #include "compute.h"
@@ -71,7 +72,7 @@ static gw_status make_sync(worker *w)
     gw_sync_options opt = {
         .struct_size = sizeof opt, .nonfinite = rule, .seed = config->seed};
 
-    return gw_sync_new(&w->sync, config->sync, w->layout, w->comm, &opt);
+    return gw_sync_new(&w->sync, w->job->used.sync, w->layout, w->comm, &opt);
 }
 
 static gw_status make_buffers(worker *w)
@@ -215,14 +216,44 @@ static gw_status compute_gradient(worker *w, uint64_t t, gwt_score *score)
     return gwt_model_train(w->model, w->labels, &pass, score);
 }
 
+static void clip_gradient(worker *w)
+{
+    double most = w->job->config.clip;
+
+    if (most > 0.0)
+        gwt_clip(gwt_model_grad(w->model), gwt_model_floats(w->model), most);
+}
+
+GWT_VECTOR static void add_scaled(float *restrict g, const float *restrict x, size_t n,
+                                  float factor)
+{
+    for (size_t i = 0; i < n; i++)
+        g[i] += factor * x[i];
+}
+
+/* What an optimizer does before its momentum is done before the momentum of the sync:
+ * see gwt_momentum_moved(). */
+static void lead_gradient(worker *w)
+{
+    double decay = w->job->config.weight_decay;
+
+    if (!gwt_momentum_moved(w->job))
+        return;
+    clip_gradient(w);
+    if (decay > 0.0)
+        add_scaled(gwt_model_grad(w->model), gwt_model_params(w->model),
+                   gwt_model_floats(w->model), (float)decay);
+}
+
 static void apply_gradient(worker *w, uint64_t t)
 {
     const gwt_job *job = w->job;
-    gwt_hyper hyper = {job->config.momentum, job->config.weight_decay};
+    gwt_hyper hyper = {job->used.momentum, job->config.weight_decay};
 
-    if (job->config.clip > 0.0)
-        gwt_clip(gwt_model_grad(w->model), gwt_model_floats(w->model),
-                 job->config.clip);
+    if (gwt_momentum_moved(job))
+        hyper.weight_decay = 0.0;
+    else
+        clip_gradient(w);
     w->lr = job->config.lr * gwt_schedule_factor(&job->schedule, t);
     job->optimizer->step(gwt_model_params(w->model), gwt_model_grad(w->model), w->slot,
                          gwt_model_floats(w->model), w->lr, w->applied++, &hyper);
@@ -265,6 +296,7 @@ static gw_status step(worker *w, uint64_t t, double *loss)
     gw_status st;
 
     GWT_TRY(compute_gradient(w, t, &score));
+    lead_gradient(w);
     GWT_TRY(record_gradient(w, t));
     t1 = gwt_now();
     st = gw_sync_gradient(w->sync, gwt_model_grad(w->model));

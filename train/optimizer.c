@@ -106,9 +106,9 @@ static void adam_step(float *x, const float *g, float *const *slot, size_t n, do
 }
 
 static const gwt_optimizer table[] = {
-    {"sgd", "stochastic gradient descent, with --momentum", 1, sgd_step},
-    {"adagrad", "rates per parameter that only fall", 1, adagrad_step},
-    {"adam", "rates per parameter from running means", 2, adam_step},
+    {"sgd", "stochastic gradient descent, with --momentum", 0, 1, sgd_step},
+    {"adagrad", "rates per parameter that only fall", 1, 1, adagrad_step},
+    {"adam", "rates per parameter from running means", 1, 2, adam_step},
 };
 
 const gwt_optimizer *gwt_optimizer_at(size_t i)

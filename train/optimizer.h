@@ -19,6 +19,7 @@ typedef struct gwt_hyper {
  * One pass over memory; must treat each element by itself. */
 typedef struct gwt_optimizer {
     const char *name, *summary;
+    int adaptive; /* steps depend on the size of gradients so far */
     size_t slots;
     void (*step)(float *x, const float *g, float *const *slot, size_t n, double lr,
                  uint64_t t, const gwt_hyper *hyper);

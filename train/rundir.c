@@ -260,6 +260,8 @@ static void print_settings(gwt_json *j, const gwt_job *job)
     gwt_json_text(j, "augment", augment_name(job->augment));
     gwt_json_text(j, "sync", s->sync);
     gwt_json_text(j, "sync_asked", c->sync);
+    gwt_json_text(j, "sync_advised",
+                  strcmp(job->used.sync, c->sync) == 0 ? NULL : job->used.sync);
     gwt_json_count(j, "workers", (uint64_t)c->workers);
     gwt_json_count(j, "params", s->params);
     gwt_json_count(j, "steps", s->steps);

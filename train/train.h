@@ -32,6 +32,7 @@ typedef struct gwt_config {
     const char *model, *data;
     const char *data_dir; /* NULL: see data.c */
     const char *sync;
+    int advice;            /* 1: take the spec that gw_spec_advise() says */
     const char *link;      /* NULL: the machine as it is */
     const char *optimizer; /* sgd, adagrad, adam */
     const char *schedule, *warmup;
@@ -137,10 +138,11 @@ void gwt_job_stop(gwt_job *job);
 const gwt_summary *gwt_job_summary(const gwt_job *job);
 const char *gwt_job_directory(const gwt_job *job);
 
-/* What the user should know although the run can go on: lines, "" if nothing. The
- * checkpoint that the run resumes from, NULL if none, and its step. Both as soon as
- * the job is made. */
+/* What the user should know although the run can go on: lines, "" if nothing;
+ * what --advice has changed and why, one line. The checkpoint that the run resumes
+ * from, NULL if none, and its step. Both as soon as the job is made. */
 const char *gwt_job_warnings(const gwt_job *job);
+const char *gwt_job_notes(const gwt_job *job);
 const char *gwt_job_resumed(const gwt_job *job, uint64_t *step);
 
 /* Writes the summary as JSON, as in summary.json, to a stream. */

@@ -119,7 +119,7 @@ class Runs:
                  want["workers"], "--batch", task.batch, "--sync", want["sync"], "--lr", want["lr"],
                  "--lr-schedule", task.schedule.get(want["part"], "cosine"), "--seed", want["seed"],
                  "--steps", steps, "--log-every", max(1, steps // 50), "--eval-every", "0",
-                 "--timeout", "600", "--out", out, "--quiet", "--json", *task.flags]
+                 "--timeout", "600", "--advice", "off", "--out", out, "--quiet", "--json", *task.flags]
         where = os.path.join(self.data_dir, task.data) if self.data_dir else None
         if where and os.path.isdir(where):
             words += ["--data-dir", where]
