@@ -245,6 +245,12 @@ static void lead_gradient(worker *w)
                    gwt_model_floats(w->model), (float)decay);
 }
 
+/* The learning rate of step t. */
+static double rate_of(const gwt_job *job, uint64_t t)
+{
+    return job->config.lr * gwt_schedule_factor(&job->schedule, t);
+}
+
 static void apply_gradient(worker *w, uint64_t t)
 {
     const gwt_job *job = w->job;
@@ -254,7 +260,7 @@ static void apply_gradient(worker *w, uint64_t t)
         hyper.weight_decay = 0.0;
     else
         clip_gradient(w);
-    w->lr = job->config.lr * gwt_schedule_factor(&job->schedule, t);
+    w->lr = rate_of(job, t);
     job->optimizer->step(gwt_model_params(w->model), gwt_model_grad(w->model), w->slot,
                          gwt_model_floats(w->model), w->lr, w->applied++, &hyper);
 }
@@ -295,6 +301,7 @@ static gw_status step(worker *w, uint64_t t, double *loss)
     double t0 = gwt_now(), t1, t2, t3;
     gw_status st;
 
+    GWT_TRY(gw_sync_set_rate(w->sync, rate_of(w->job, t)));
     GWT_TRY(compute_gradient(w, t, &score));
     lead_gradient(w);
     GWT_TRY(record_gradient(w, t));

@@ -39,6 +39,7 @@ class Task:
     rates: tuple    # the grid that every method chooses from
     flags: tuple = ()
     schedule: dict = field(default_factory=dict)  # of a part; cosine if not named
+    advice: str = "off"  # whether specs are fitted to the optimizer
 
     def steps(self, part, workers):
         return self.gradients[part] // (self.batch * self.sample * workers)
@@ -56,6 +57,14 @@ TASKS = {t.name: t for t in [
                                                  "constant": "constant"}),
     Task("wide-mlp", "wide-mlp", "mnist", 40, 1, {"whole": 24000, "tune": 4800},
          (0.0025, 0.005, 0.01), ("--optimizer", "adagrad"), {"whole": "constant", "tune": "constant"}),
+    Task("fashion-sgd", "fnn3", "fashion-mnist", 32, 1, {"whole": 180000, "tune": 180000},
+         (0.025, 0.05, 0.1, 0.2), ("--momentum", "0.9"), advice="on"),
+    Task("fashion-adam", "fnn3", "fashion-mnist", 32, 1, {"whole": 180000, "tune": 180000},
+         (0.0005, 0.001, 0.002, 0.004), ("--optimizer", "adam"), advice="on"),
+    Task("cnn-sgd", "cnn", "fashion-mnist", 32, 1, {"whole": 60000, "tune": 19200},
+         (0.025, 0.05, 0.1), ("--momentum", "0.9"), advice="on"),
+    Task("cnn-adam", "cnn", "fashion-mnist", 32, 1, {"whole": 60000, "tune": 19200},
+         (0.0005, 0.001, 0.002), ("--optimizer", "adam"), advice="on"),
     Task("fnn3-adagrad", "fnn3", "mnist", 40, 1, {"whole": 1200000, "tune": 300000},
          (0.005, 0.01, 0.02), ("--optimizer", "adagrad"), {"whole": "constant", "tune": "constant"}),
 ]}
@@ -119,7 +128,7 @@ class Runs:
                  want["workers"], "--batch", task.batch, "--sync", want["sync"], "--lr", want["lr"],
                  "--lr-schedule", task.schedule.get(want["part"], "cosine"), "--seed", want["seed"],
                  "--steps", steps, "--log-every", max(1, steps // 50), "--eval-every", "0",
-                 "--timeout", "600", "--advice", "off", "--out", out, "--quiet", "--json", *task.flags]
+                 "--timeout", "600", "--advice", task.advice, "--out", out, "--quiet", "--json", *task.flags]
         where = os.path.join(self.data_dir, task.data) if self.data_dir else None
         if where and os.path.isdir(where):
             words += ["--data-dir", where]

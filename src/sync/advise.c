@@ -16,11 +16,10 @@
 #include <string.h>
 
 #include "sync/momentum.h"
-#include "sync/ramp.h"
 
 /* Dense steps at the beginning: by them the model has left the place where gradients
  * are largest and change most. Fewer give less with 8 workers, more cost bytes. */
-enum { FIRST_STEPS = 64 };
+#define FIRST_STEPS "64"
 
 /* Below this part of the entries more than a point is lost with 8 workers. */
 #define SPARSE_BELOW 0.005
@@ -45,43 +44,42 @@ static gw_status compose(gw_advice *a, const char *before, const char *text,
     return GW_OK;
 }
 
-/* The first stage with warmup=64, unless the text says something about it. */
-static void add_warmup(const gwi_spec *spec, const char *text, char *out, size_t cap)
+/* The first stage with one option more, if it takes it and the text has not said it. */
+static void add_option(char *text, size_t cap, const char *key, const char *value)
 {
     size_t first = strcspn(text, "+");
-    gwi_spec changed;
+    char made[sizeof((gw_advice *)0)->spec];
+    int len = snprintf(made, sizeof made, "%.*s,%s=%s%s", (int)first, text, key, value,
+                       text + first);
+    gwi_spec spec;
 
-    snprintf(out, cap, "%.*s,warmup=%d%s", (int)first, text, FIRST_STEPS, text + first);
-    if (gwi_ramp_is_dense(spec, 1) || strstr(text, "warmup") != NULL ||
-        strstr(text, "ladder") != NULL || gwi_spec_parse(out, &changed) != GW_OK)
-        snprintf(out, cap, "%s", text);
+    if (strstr(text, key) == NULL && len >= 0 && (size_t)len < cap &&
+        (size_t)len < sizeof made && gwi_spec_parse(made, &spec) == GW_OK)
+        memcpy(text, made, (size_t)len + 1);
 }
 
-static gw_status advise_momentum(const gwi_spec *spec, const char *text,
-                                 const gw_optimizer_info *opt, gw_advice *a)
+/* Where entries lose on their way, one velocity for all wants them to stay where they
+ * were merged. */
+static gw_status advise_momentum(const char *text, const gw_optimizer_info *opt,
+                                 gw_advice *a)
 {
-    char with_warmup[sizeof a->spec], stage[120] = "";
+    char changed[sizeof a->spec], stage[120];
 
-    add_warmup(spec, text, with_warmup, sizeof with_warmup);
-    if (opt->momentum > 0)
-        snprintf(stage, sizeof stage, "+momentum:%.9g%s", opt->momentum,
-                 opt->nesterov ? ",nesterov=on" : "");
-    if (opt->momentum > 0 && opt->dampening > 0)
+    snprintf(changed, sizeof changed, "%s", text);
+    if (strstr(text, "ladder") == NULL)
+        add_option(changed, sizeof changed, "warmup", FIRST_STEPS);
+    add_option(changed, sizeof changed, "putback", "keep");
+    snprintf(stage, sizeof stage, "+momentum:%.9g%s", opt->momentum,
+             opt->nesterov ? ",nesterov=on" : "");
+    if (opt->dampening > 0)
         snprintf(stage + strlen(stage), sizeof stage - strlen(stage), ",dampening=%.9g",
                  opt->dampening);
-    GWI_TRY(compose(a, "", with_warmup, stage));
-    a->takes_momentum = opt->momentum > 0;
-    if (opt->momentum > 0)
-        snprintf(
-            a->reason, sizeof a->reason,
-            "the optimizer's momentum of %g moves in front of the selection, since "
-            "entries are sent late",
-            opt->momentum);
-    else
-        snprintf(a->reason, sizeof a->reason, "the first %d steps are dense",
-                 FIRST_STEPS);
-    if (strcmp(a->spec, text) == 0)
-        a->reason[0] = '\0';
+    GWI_TRY(compose(a, "", changed, stage));
+    a->takes_momentum = 1;
+    snprintf(a->reason, sizeof a->reason,
+             "the optimizer's momentum of %g moves in front of the selection, since "
+             "entries are sent late",
+             opt->momentum);
     return GW_OK;
 }
 
@@ -147,7 +145,7 @@ gw_status gw_spec_advise(const char *text, const gw_optimizer_info *opt,
         if (opt->adaptive)
             GWI_TRY(advise_update(text, opt, &a));
         else if (opt->momentum > 0)
-            GWI_TRY(advise_momentum(&spec, text, opt, &a));
+            GWI_TRY(advise_momentum(text, opt, &a));
     }
     warn(&spec, opt, &a);
     *advice = a;
