@@ -26,6 +26,8 @@ typedef enum gwc_case_state {
 typedef struct gwc_case {
     const char *sync, *link; /* link: NULL for none */
     const char *workers;
+    const char *settings; /* of its own: "lr=0.4"; "" for none */
+    uint64_t seed;        /* 0: that of all */
     char directory[GWC_PATH_CAP];
     char *arg[GWC_CASE_ARGS_MAX]; /* of 'gradwire train', without --out */
     int args;
@@ -37,8 +39,9 @@ typedef struct gwc_case {
 typedef struct gwc_compare {
     const char *sync, *link, *workers;
     const char *out;
-    double target; /* accuracy in 0..1; NaN for none */
-    char **rest;   /* flags for every run */
+    uint64_t seeds; /* runs of each, which differ in nothing else; one after another */
+    double target;  /* accuracy in 0..1; NaN for none */
+    char **rest;    /* flags for every run */
     int rest_count;
 
     gwc_case *cases;

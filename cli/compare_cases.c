@@ -9,10 +9,12 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 
-enum { LIST_MAX = 100, WORD_CAP = 160 };
+/* No spec is longer, nor what is made of it. */
+enum { LIST_MAX = 100, WORD_CAP = 600 };
 
 /* Words of a list that is parted by spaces; text is changed. */
 static gw_status split(const char *flag, char *text, char **word, size_t *count)
@@ -44,12 +46,14 @@ static size_t put_word(char *to, size_t cap, const char *text)
 
 static gw_status name_directory(const gwc_compare *c, gwc_case *one, const char *asked)
 {
-    char sync[WORD_CAP], link[WORD_CAP];
+    char sync[WORD_CAP], link[WORD_CAP], seed[40] = "";
 
     put_word(sync, sizeof sync, asked);
     put_word(link, sizeof link, one->link != NULL ? one->link : "no-link");
-    int len = snprintf(one->directory, sizeof one->directory, "%s/%s-%s-%sw", c->out,
-                       sync, link, one->workers);
+    if (one->seed != 0)
+        snprintf(seed, sizeof seed, "-seed%" PRIu64, one->seed);
+    int len = snprintf(one->directory, sizeof one->directory, "%s/%s-%s-%sw%s", c->out,
+                       sync, link, one->workers, seed);
     if (len < 0 || (size_t)len >= sizeof one->directory)
         return gw_fail(GW_ERR_ARG, "--out: '%.100s...' is too long", c->out);
     return GW_OK;
@@ -114,6 +118,9 @@ static gw_status add_args(const gwc_compare *c, gwc_case *one, texts *t,
     char *arg;
     char sync[WORD_CAP];
 
+    if (strlen(asked) >= sizeof sync)
+        return gw_fail(GW_ERR_ARG, "'%.40s...' is longer than any spec", asked);
+    one->settings = at != NULL ? at + 1 : "";
     for (int i = 0; i < c->rest_count; i++)
         GWT_TRY(add_arg(one, c->rest[i]));
     snprintf(sync, sizeof sync, "%.*s", (int)strcspn(asked, "@"), asked);
@@ -126,8 +133,12 @@ static gw_status add_args(const gwc_compare *c, gwc_case *one, texts *t,
         GWT_TRY(put_text(t, &arg, "--link=", one->link));
         GWT_TRY(add_arg(one, arg));
     }
-    if (at != NULL)
-        GWT_TRY(add_own_settings(one, t, at + 1));
+    GWT_TRY(add_own_settings(one, t, one->settings));
+    if (one->seed != 0) {
+        snprintf(sync, sizeof sync, "%" PRIu64, one->seed);
+        GWT_TRY(put_text(t, &arg, "--seed=", sync));
+        GWT_TRY(add_arg(one, arg));
+    }
     GWT_TRY(name_directory(c, one, asked));
     return gwc_train_check(one->args, one->arg);
 }
@@ -159,17 +170,19 @@ static gw_status fill(gwc_compare *c, texts *t)
     GWT_TRY(split("workers", text[2], workers, &counts));
     if (syncs * links * counts == 0)
         return gw_fail(GW_ERR_ARG, "--sync, --link or --workers names nothing");
-    if (syncs * links * counts > GWC_CASES_MAX)
-        return gw_fail(GW_ERR_ARG, "%zu runs are more than %d", syncs * links * counts,
-                       GWC_CASES_MAX);
-    for (size_t w = 0; w < counts; w++)
-        for (size_t l = 0; l < links; l++)
-            for (size_t s = 0; s < syncs; s++) {
-                gwc_case *one = &c->cases[c->count++];
-                one->link = strcmp(link[l], "none") == 0 ? NULL : link[l];
-                one->workers = workers[w];
-                GWT_TRY(add_args(c, one, t, sync[s]));
-            }
+    size_t seeds = (size_t)c->seeds, all = syncs * links * counts * seeds;
+    if (all > GWC_CASES_MAX)
+        return gw_fail(GW_ERR_ARG, "%zu runs are more than %d", all, GWC_CASES_MAX);
+    /* Seeds change fastest, then methods, links and numbers of workers. */
+    for (size_t i = 0; i < all; i++) {
+        gwc_case *one = &c->cases[c->count++];
+        const char *on = link[i / seeds / syncs % links];
+        one->link = strcmp(on, "none") == 0 ? NULL : on;
+        one->workers = workers[i / seeds / syncs / links];
+        /* The first run is the one without --seeds, which is there perhaps. */
+        one->seed = i % seeds == 0 ? 0 : 1 + i % seeds;
+        GWT_TRY(add_args(c, one, t, sync[i / seeds % syncs]));
+    }
     return check_distinct(c);
 }
 

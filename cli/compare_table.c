@@ -2,67 +2,121 @@
  *
  * compare_table.c - the table of a comparison, made from what the runs wrote.
  *
- * Runs with the same link and number of workers are compared with each other. The
- * best of them is the one that reached the target first; without a target, the one
- * with the fastest step among those whose accuracy is within half a point of the
- * highest. */
+ * Runs with the same link and number of workers are compared with each other.
+ * Accuracies that differ by less than such figures scatter are a tie. The best is the
+ * one that reached the target first; without a target, the one with the fastest step
+ * among those that tie with the highest accuracy. */
 #define _GNU_SOURCE
 #include "common.h"
 #include "compare.h"
 #include "json.h"
 #include "progress.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Accuracies closer than this are taken for the same. */
-static const double same_accuracy = 0.005;
+/* A twentieth of a perplexity, see quality(); and half a point of accuracy where a run
+ * does not say how many samples it is of. */
+static const double usual_scatter = 0.005;
 
+/* One method under the same conditions, with all seeds. */
 typedef struct row {
-    const gwc_case *one;
+    const gwc_case *one; /* the first seed's */
     double accuracy, perplexity, bytes, dense_bytes, step_s, speedup, to_target;
-    int there, best;
+    double lowest, highest; /* quality of its runs */
+    double samples;         /* of the test set */
+    double scatter;         /* of its group */
+    char advised[256];      /* the spec that was used, "" if it is the one asked for */
+    char why[GWC_NOTE_CAP]; /* a run failed */
+    int there, best, ties;
     size_t group; /* of the same link and number of workers */
 } row;
 
 /* ---- reading ----------------------------------------------------------------------
  */
 
-static size_t group_of(const gwc_compare *c, size_t i)
+static int same_conditions(const gwc_case *a, const gwc_case *b)
 {
-    const gwc_case *a = &c->cases[i];
+    int same_link = (a->link == NULL) == (b->link == NULL) &&
+                    (a->link == NULL || strcmp(a->link, b->link) == 0);
 
-    for (size_t j = 0; j < i; j++) {
-        const gwc_case *b = &c->cases[j];
-        int same_link = (a->link == NULL) == (b->link == NULL) &&
-                        (a->link == NULL || strcmp(a->link, b->link) == 0);
-        if (same_link && strcmp(a->workers, b->workers) == 0)
-            return group_of(c, j);
-    }
+    return same_link && strcmp(a->workers, b->workers) == 0;
+}
+
+/* The first row of the same link and number of workers. */
+static size_t group_of(const row *rows, size_t i)
+{
+    for (size_t j = 0; j < i; j++)
+        if (same_conditions(rows[i].one, rows[j].one))
+            return j;
     return i;
 }
 
+/* Better is more: of perplexities, the lower. */
+static double quality(double accuracy, double perplexity)
+{
+    return isnan(perplexity) ? accuracy : -0.1 * log(perplexity);
+}
+
+static void note_use(const gwc_run *run, row *r)
+{
+    const char *advised = gwc_run_text(run, "sync_advised");
+
+    snprintf(r->advised, sizeof r->advised, "%s", advised != NULL ? advised : "");
+    r->samples = gwc_run_number(run, "test_samples");
+    r->dense_bytes = gwt_dense_bytes((uint64_t)gwc_run_number(run, "params"),
+                                     (int)gwc_run_number(run, "workers"));
+}
+
+/* Adds one of `seeds` runs to the means. */
+static void add_run(const gwc_compare *c, const gwc_run *run, row *r)
+{
+    double part = 1.0 / (double)c->seeds;
+    double accuracy = gwc_run_number(run, "test_accuracy");
+    double perplexity = gwc_run_number(run, "perplexity");
+    double q = quality(accuracy, perplexity);
+
+    r->there++;
+    r->accuracy += part * accuracy;
+    r->perplexity += part * perplexity;
+    r->bytes += part * gwc_run_later_bytes(run);
+    r->step_s += part * gwc_run_later_seconds(run);
+    r->to_target +=
+        isnan(c->target) ? (double)NAN : part * gwc_run_time_to(run, c->target);
+    r->lowest = fmin(r->lowest, q);
+    r->highest = fmax(r->highest, q);
+    note_use(run, r);
+}
+
+/* Reads the runs of row i; without one of them it has no result. */
 static void read_row(const gwc_compare *c, size_t i, row *r)
 {
     const double none = (double)NAN;
     gwc_run run;
 
-    *r = (row){&c->cases[i], none, none, none, none,          none,
-               none,         none, 0,    0,    group_of(c, i)};
-    if (gwc_run_read(&run, c->cases[i].directory) == GW_OK && run.finished) {
-        r->there = 1;
-        r->accuracy = gwc_run_number(&run, "test_accuracy");
-        r->perplexity = gwc_run_number(&run, "perplexity");
-        r->bytes = gwc_run_per_step(&run, "bytes_sent");
-        r->step_s = gwc_run_step_seconds(&run);
-        r->dense_bytes = gwt_dense_bytes((uint64_t)gwc_run_number(&run, "params"),
-                                         (int)gwc_run_number(&run, "workers"));
-        if (!isnan(c->target))
-            r->to_target = gwc_run_time_to(&run, c->target);
+    r->one = &c->cases[i * (size_t)c->seeds];
+    r->lowest = INFINITY;
+    r->highest = -INFINITY;
+    for (size_t k = 0; k < c->seeds; k++) {
+        const gwc_case *one = r->one + k;
+        if (one->why[0] != '\0')
+            snprintf(r->why, sizeof r->why, "%s", one->why);
+        if (gwc_run_read(&run, one->directory) == GW_OK && run.finished)
+            add_run(c, &run, r);
+        gwc_run_free(&run);
     }
-    gwc_run_free(&run);
+    r->speedup = r->scatter = none;
+    if (r->there < (int)c->seeds) {
+        r->there = 0;
+        r->accuracy = r->perplexity = r->bytes = r->dense_bytes = none;
+        r->step_s = r->to_target = none;
+    }
 }
+
+/* ---- judging ----------------------------------------------------------------------
+ */
 
 /* How much faster than dense under the same conditions. */
 static void set_speedups(row *rows, size_t count)
@@ -74,28 +128,57 @@ static void set_speedups(row *rows, size_t count)
                 rows[i].speedup = rows[j].step_s / rows[i].step_s;
 }
 
-/* Better is more: of perplexities, the lower. */
-static double quality(const row *r)
+static double quality_of(const row *r)
 {
-    return isnan(r->perplexity) ? r->accuracy : -0.1 * log(r->perplexity);
+    return quality(r->accuracy, r->perplexity);
+}
+
+/* By how much figures like those of the row differ by chance: the standard error of
+ * the difference of two accuracies on so many samples, and half the range over the
+ * seeds, if that is more. */
+static double scatter_of(const row *r)
+{
+    double p = r->accuracy, chance = usual_scatter;
+
+    if (isnan(r->perplexity) && r->samples > 0)
+        chance = sqrt(2 * p * (1 - p) / r->samples);
+    return fmax(chance, (r->highest - r->lowest) / 2);
+}
+
+static const row *highest_of(const row *rows, size_t count, size_t group)
+{
+    const row *top = NULL;
+
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].group == group && rows[i].there && !isnan(quality_of(&rows[i])) &&
+            (top == NULL || quality_of(&rows[i]) > quality_of(top)))
+            top = &rows[i];
+    return top;
+}
+
+/* Marks those that tie with the highest, itself included, and notes their scatter. */
+static void mark_ties(row *rows, size_t count, size_t group)
+{
+    const row *top = highest_of(rows, count, group);
+
+    for (size_t i = 0; top != NULL && i < count; i++)
+        if (rows[i].group == group && rows[i].there) {
+            rows[i].scatter = scatter_of(top);
+            rows[i].ties = quality_of(&rows[i]) >= quality_of(top) - rows[i].scatter;
+        }
 }
 
 static void mark_best(row *rows, size_t count, size_t group, int by_target)
 {
-    double highest = -INFINITY;
     row *best = NULL;
 
-    for (size_t i = 0; i < count; i++)
-        if (rows[i].group == group && quality(&rows[i]) > highest)
-            highest = quality(&rows[i]);
     for (size_t i = 0; i < count; i++) {
         row *r = &rows[i];
         double key = by_target ? r->to_target : r->step_s;
         double least = best == NULL ? INFINITY
                        : by_target  ? best->to_target
                                     : best->step_s;
-        int good = by_target || quality(r) >= highest - same_accuracy;
-        if (r->group == group && r->there && good && key < least)
+        if (r->group == group && r->there && (by_target || r->ties) && key < least)
             best = r;
     }
     if (best != NULL)
@@ -121,23 +204,53 @@ static int compare_rows(const void *left, const void *right)
 /* ---- printing ---------------------------------------------------------------------
  */
 
-static void print_heading(const gwc_compare *c, const row *r, FILE *to)
+typedef struct widths {
+    int sync, settings; /* settings: 0 if no row has its own */
+} widths;
+
+static widths widths_of(const row *rows, size_t count)
 {
-    fprintf(to, "%s, %s worker%s\n", r->one->link != NULL ? r->one->link : "no link",
+    widths w = {20, 0};
+
+    for (size_t i = 0; i < count; i++) {
+        int sync = (int)strlen(rows[i].one->sync);
+        int settings = (int)strlen(rows[i].one->settings);
+        w.sync = sync > w.sync ? sync : w.sync;
+        w.settings = settings > w.settings ? settings : w.settings;
+    }
+    if (w.settings > 0 && w.settings < (int)strlen("settings"))
+        w.settings = (int)strlen("settings");
+    return w;
+}
+
+static void print_heading(const gwc_compare *c, const row *r, widths w, FILE *to)
+{
+    fprintf(to, "%s, %s worker%s", r->one->link != NULL ? r->one->link : "no link",
             r->one->workers, strcmp(r->one->workers, "1") == 0 ? "" : "s");
-    fprintf(to, "  %-28s %10s %12s %9s %12s %8s%s\n", "sync",
+    if (c->seeds > 1)
+        fprintf(to, ", mean of %" PRIu64 " seeds", c->seeds);
+    fprintf(to, "\n  %-*s", w.sync, "sync");
+    if (w.settings > 0)
+        fprintf(to, "  %-*s", w.settings, "settings");
+    fprintf(to, " %10s   %12s %9s %12s %8s%s\n",
             isnan(r->perplexity) ? "accuracy" : "perplexity", "sent/step", "of dense",
             "time/step", "speed-up", isnan(c->target) ? "" : "   to target");
+}
+
+static void print_quality(const row *r, FILE *to)
+{
+    if (isnan(r->perplexity))
+        fprintf(to, " %8.2f %%", 100.0 * r->accuracy);
+    else
+        fprintf(to, " %10.2f", r->perplexity);
+    fputs(r->ties ? " =" : "  ", to);
 }
 
 static void print_result(const gwc_compare *c, const row *r, FILE *to)
 {
     char bytes[16];
 
-    if (isnan(r->perplexity))
-        fprintf(to, " %8.2f %%", 100.0 * r->accuracy);
-    else
-        fprintf(to, " %10.2f", r->perplexity);
+    print_quality(r, to);
     fprintf(to, " %12s", gwc_bytes(r->bytes, bytes));
     if (r->dense_bytes > 0.0)
         fprintf(to, " %7.2f %%", 100.0 * r->bytes / r->dense_bytes);
@@ -155,27 +268,63 @@ static void print_result(const gwc_compare *c, const row *r, FILE *to)
     fputs(r->best ? "  best\n" : "\n", to);
 }
 
-static void print_row(const gwc_compare *c, const row *r, FILE *to)
+static void print_row(const gwc_compare *c, const row *r, widths w, FILE *to)
 {
-    fprintf(to, "%c %-28s", r->best ? '*' : ' ', r->one->sync);
+    fprintf(to, "%c %-*s", r->best ? '*' : ' ', w.sync, r->one->sync);
+    if (w.settings > 0)
+        fprintf(to, "  %-*s", w.settings, r->one->settings);
     if (r->there)
         print_result(c, r, to);
     else
-        fprintf(to, " %s%s\n", r->one->why[0] != '\0' ? "failed: " : "not run",
-                r->one->why);
+        fprintf(to, " %s%s\n", r->why[0] != '\0' ? "failed: " : "not run", r->why);
 }
 
-static void print_json(const row *r, FILE *to)
+/* What '=' means, after the last row of a group. */
+static void print_ties(const row *r, FILE *to)
+{
+    if (isnan(r->scatter))
+        return;
+    if (isnan(r->perplexity))
+        fprintf(to, "  = a tie: within %.2f points of the highest\n",
+                100.0 * r->scatter);
+    else
+        fprintf(to, "  = a tie: within %.1f %% of the lowest\n",
+                100.0 * expm1(10.0 * r->scatter));
+}
+
+/* What was trained where it is not what was asked for, each once. */
+static void print_advised(const row *rows, size_t count, FILE *to)
+{
+    int any = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        int said = rows[i].advised[0] == '\0';
+        for (size_t j = 0; j < i; j++)
+            said = said || (strcmp(rows[i].one->sync, rows[j].one->sync) == 0 &&
+                            strcmp(rows[i].advised, rows[j].advised) == 0);
+        if (!said)
+            fprintf(to, "%s%s ran as %s\n", any++ == 0 ? "\n" : "", rows[i].one->sync,
+                    rows[i].advised);
+    }
+}
+
+static void print_json(const gwc_compare *c, const row *r, FILE *to)
 {
     gwt_json j = {.to = to};
 
     gwt_json_open(&j, NULL, '{');
     gwt_json_text(&j, "sync", r->one->sync);
+    gwt_json_text(&j, "settings",
+                  r->one->settings[0] != '\0' ? r->one->settings : NULL);
+    gwt_json_text(&j, "sync_advised", r->advised[0] != '\0' ? r->advised : NULL);
     gwt_json_text(&j, "link", r->one->link);
     gwt_json_real(&j, "workers", atof(r->one->workers));
+    gwt_json_count(&j, "seeds", c->seeds);
     gwt_json_text(&j, "run", r->one->directory);
     gwt_json_real(&j, "test_accuracy", r->accuracy);
     gwt_json_real(&j, "perplexity", r->perplexity);
+    gwt_json_real(&j, "scatter", r->scatter);
+    gwt_json_bool(&j, "ties", r->ties);
     gwt_json_real(&j, "bytes_per_step", r->bytes);
     gwt_json_real(&j, "of_dense",
                   r->dense_bytes > 0.0 ? r->bytes / r->dense_bytes : (double)NAN);
@@ -183,44 +332,68 @@ static void print_json(const row *r, FILE *to)
     gwt_json_real(&j, "speedup", r->speedup);
     gwt_json_real(&j, "seconds_to_target", r->to_target);
     gwt_json_bool(&j, "best", r->best);
-    gwt_json_text(&j, "failed", r->one->why[0] != '\0' ? r->one->why : NULL);
+    gwt_json_text(&j, "failed", r->why[0] != '\0' ? r->why : NULL);
     gwt_json_close(&j, '}');
     putc('\n', to);
 }
 
-static void print_rows(const gwc_compare *c, const row *rows, FILE *to, int json)
+static void print_rows(const gwc_compare *c, const row *rows, size_t count, FILE *to)
 {
-    for (size_t i = 0; i < c->count; i++) {
+    widths w = widths_of(rows, count);
+
+    for (size_t i = 0; i < count; i++) {
         int first = i == 0 || rows[i].group != rows[i - 1].group;
-        if (json) {
-            print_json(&rows[i], to);
-            continue;
-        }
+        int last = i + 1 == count || rows[i].group != rows[i + 1].group;
+        const row *top = highest_of(rows, count, rows[i].group);
         if (first && i > 0)
             putc('\n', to);
         if (first)
-            print_heading(c, &rows[i], to);
-        print_row(c, &rows[i], to);
+            print_heading(c, &rows[i], w, to);
+        print_row(c, &rows[i], w, to);
+        if (last && top != NULL)
+            print_ties(top, to);
     }
+    print_advised(rows, count, to);
+}
+
+static void judge(const gwc_compare *c, row *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        rows[i].group = group_of(rows, i);
+    set_speedups(rows, count);
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].group == i) {
+            mark_ties(rows, count, i);
+            mark_best(rows, count, i, !isnan(c->target));
+        }
+    qsort(rows, count, sizeof *rows, compare_rows);
+}
+
+/* How many runs have no result. */
+static size_t missing_runs(const gwc_compare *c)
+{
+    size_t missing = 0;
+
+    for (size_t i = 0; i < c->count; i++)
+        missing +=
+            c->cases[i].state != GWC_CASE_THERE && c->cases[i].state != GWC_CASE_RUN;
+    return missing;
 }
 
 size_t gwc_table_print(const gwc_compare *c, FILE *to, int json)
 {
-    row *rows = gwt_calloc(c->count, sizeof *rows, "a table");
-    size_t missing = 0;
+    size_t count = c->count / (size_t)c->seeds;
+    row *rows = gwt_calloc(count, sizeof *rows, "a table");
 
     if (rows == NULL)
         return c->count;
-    for (size_t i = 0; i < c->count; i++) {
+    for (size_t i = 0; i < count; i++)
         read_row(c, i, &rows[i]);
-        missing += !rows[i].there;
-    }
-    set_speedups(rows, c->count);
-    for (size_t i = 0; i < c->count; i++)
-        if (rows[i].group == i)
-            mark_best(rows, c->count, i, !isnan(c->target));
-    qsort(rows, c->count, sizeof *rows, compare_rows);
-    print_rows(c, rows, to, json);
+    judge(c, rows, count);
+    for (size_t i = 0; json && i < count; i++)
+        print_json(c, &rows[i], to);
+    if (!json)
+        print_rows(c, rows, count, to);
     gwt_free(rows);
-    return missing;
+    return missing_runs(c);
 }

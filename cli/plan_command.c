@@ -98,7 +98,7 @@ static gw_status try_run(const settings *set, const char *folder, uint64_t steps
     snprintf(text[4], sizeof text[4], "--steps=%llu", (unsigned long long)steps);
     snprintf(text[5], sizeof text[5], "--sync=none");
     snprintf(text[6], sizeof text[6], "--eval-every=0");
-    /* As 'gradwire compare' has it. Momentum of what never changes decays to numbers so
+    /* Momentum of what never changes decays to numbers so
      * small that processors are slow with them. */
     snprintf(text[7], sizeof text[7], "--momentum=0");
     snprintf(text[8], sizeof text[8], "--data-dir=%s",

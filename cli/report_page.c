@@ -43,7 +43,7 @@ static int is_drawn(const gwc_run *run, size_t i)
 static void write_points(gwt_json *j, const gwc_run *run)
 {
     gwt_json_open(j, "points", '{');
-    for (int s = 0; s < GWC_SERIES; s++) {
+    for (int s = 0; s < GWC_SHOWN; s++) {
         gwt_json_open(j, gwc_series_key[s], '[');
         for (size_t i = 0; i < run->points; i++)
             if (is_drawn(run, i))

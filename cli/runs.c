@@ -26,6 +26,8 @@ const char *const gwc_series_key[GWC_SERIES] = {
     [GWC_PERPLEXITY] = "perplexity",
     [GWC_RESIDUAL_NORM] = "residual_norm",
     [GWC_DRIFT] = "drift",
+    [GWC_COMPUTE_S] = "compute_s",
+    [GWC_SYNC_S] = "sync_s",
 };
 
 /* ---- files -------------------------------------------------------------------- */
@@ -280,6 +282,40 @@ double gwc_run_per_step(const gwc_run *run, const char *key)
 double gwc_run_step_seconds(const gwc_run *run)
 {
     return gwc_run_per_step(run, "compute_s") + gwc_run_per_step(run, "sync_s");
+}
+
+/* The record in the middle of the run; NULL if there is none before the end. */
+static const double *middle(const gwc_run *run, gwc_series series, double *step)
+{
+    double steps = gwc_run_number(run, "steps");
+
+    for (size_t i = 0; i < run->points; i++) {
+        *step = run->point[GWC_STEP][i];
+        if (*step >= steps / 2 && *step < steps)
+            return &run->point[series][i];
+    }
+    return NULL;
+}
+
+/* What was added to a sum per step since then. */
+static double later(const gwc_run *run, gwc_series series)
+{
+    double step, all = gwc_run_number(run, gwc_series_key[series]);
+    const double *before = middle(run, series, &step);
+
+    if (before == NULL || isnan(*before))
+        return gwc_run_per_step(run, gwc_series_key[series]);
+    return (all - *before) / (gwc_run_number(run, "steps") - step);
+}
+
+double gwc_run_later_bytes(const gwc_run *run)
+{
+    return later(run, GWC_BYTES_SENT);
+}
+
+double gwc_run_later_seconds(const gwc_run *run)
+{
+    return later(run, GWC_COMPUTE_S) + later(run, GWC_SYNC_S);
 }
 
 double gwc_run_time_to(const gwc_run *run, double target)

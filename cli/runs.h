@@ -17,6 +17,9 @@ typedef enum gwc_series {
     GWC_PERPLEXITY,
     GWC_RESIDUAL_NORM,
     GWC_DRIFT,
+    GWC_SHOWN, /* those before it are on the page */
+    GWC_COMPUTE_S = GWC_SHOWN,
+    GWC_SYNC_S,
     GWC_SERIES
 } gwc_series;
 
@@ -58,11 +61,17 @@ double gwc_run_per_step(const gwc_run *run, const char *key);
 /* Time of a step: computing and synchronising, without tests and the log. */
 double gwc_run_step_seconds(const gwc_run *run);
 
+/* The same in the second half of the run, past what is different at its beginning:
+ * bytes that worker 0 sent per step, and the time of a step. Those of the whole run if
+ * nothing was recorded in the middle of it. */
+double gwc_run_later_bytes(const gwc_run *run);
+double gwc_run_later_seconds(const gwc_run *run);
+
 /* Seconds until the test accuracy first reached target, NaN if it never did. */
 double gwc_run_time_to(const gwc_run *run, double target);
 
-/* Names the runs by their method, and by link, number of workers, seed and at last
- * directory, as far as that is needed to tell them apart. */
+/* Names the runs by their method, and by link, number of workers, rate, momentum, seed
+ * and at last directory, as far as that is needed to tell them apart. */
 void gwc_runs_name(gwc_run *runs, size_t count);
 
 #endif

@@ -52,6 +52,11 @@ static void rate_part(const gwc_run *run, char *text, size_t cap)
     number_part(run, "lr", "lr ", "", text, cap);
 }
 
+static void momentum_part(const gwc_run *run, char *text, size_t cap)
+{
+    number_part(run, "momentum", "momentum ", "", text, cap);
+}
+
 static void seed_part(const gwc_run *run, char *text, size_t cap)
 {
     number_part(run, "seed", "seed ", "", text, cap);
@@ -62,8 +67,8 @@ static void directory_part(const gwc_run *run, char *text, size_t cap)
     snprintf(text, cap, ", %s", run->directory);
 }
 
-static part *const parts[] = {link_part, workers_part, model_part,
-                              rate_part, seed_part,    directory_part};
+static part *const parts[] = {link_part,     workers_part, model_part,    rate_part,
+                              momentum_part, seed_part,    directory_part};
 
 static int all_differ(const gwc_run *runs, size_t count)
 {

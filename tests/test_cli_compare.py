@@ -21,7 +21,7 @@ def rows_of(result):
 
 
 def near(a, b):
-    return a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-6))
+    return a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-5))
 
 
 def recompute(folder, row, target, dense):
@@ -29,8 +29,12 @@ def recompute(folder, row, target, dense):
     summary = json.load(open(f"{row['run']}/summary.json"))
     metrics = [json.loads(line) for line in open(f"{row['run']}/metrics.jsonl")]
     steps, workers = summary["steps"], summary["workers"]
-    step = (summary["compute_s"] + summary["sync_s"]) / steps
-    sent = summary["bytes_sent"] / steps
+    middle = next(m for m in metrics if steps / 2 <= m["step"] < steps)  # past what is different at first
+
+    def later(*keys):
+        return sum(summary[k] - middle[k] for k in keys) / (steps - middle["step"])
+
+    step, sent = later("compute_s", "sync_s"), later("bytes_sent")
     ring = 2 * (workers - 1) / workers * 4 * summary["params"]
     hit = [m["seconds"] for m in metrics if m["test_accuracy"] and m["test_accuracy"] >= target]
     return {"test_accuracy": summary["test_accuracy"], "step_s": step, "bytes_per_step": sent,
@@ -51,8 +55,12 @@ def figures(folder):
         for key, value in there.items():
             check(near(row[key], value), f"{row['run']} {key}: {row[key]} is not {value}")
         summary = json.load(open(f"{row['run']}/summary.json"))
-        check(summary["lr"] == (0.4 if row["sync"].startswith("gtopk") else 0.2), "own settings")
-        check(summary["momentum"] == 0, "no momentum by default")
+        own = row["sync"].startswith("gtopk")
+        check(summary["lr"] == (0.4 if own else 0.05), "own settings")
+        check(row["settings"] == ("lr=0.4" if own else None), f"and a column for them: {row['settings']}")
+        check(summary["momentum"] == 0.9, "settings that suit dense by default")
+        check(row["sync_advised"] == summary["sync_advised"] == ("gtopk:0.1,warmup=64+momentum:0.9"
+                                                                 if own else None), "what ran")
     for group in dense:
         inside = [r for r in rows if (r["link"], r["workers"]) == group]
         best = [r for r in inside if r["best"]]
@@ -67,8 +75,57 @@ def figures(folder):
     check(again.stdout == first.stdout, "and the table is the same")
     table = succeed(*args[:-1]).stdout
     check(table.count("best") == len([r for r in rows if r["best"]]), "the best are marked")
+    check("  settings" in table and "gtopk:0.1             lr=0.4 " in table, f"the column of settings: {table}")
+    check(table.count("gtopk:0.1 ran as gtopk:0.1,warmup=64+momentum:0.9\n") == 1, f"what ran: {table}")
     check("2 workers" in table and "1gbit,10us, 3 workers" in table, "headings")
     expect_error(2, ["other settings"], *args, "--lr", "0.3")
+
+
+def ties(folder):
+    """Accuracies that chance could have made are a tie, and the fastest of these is the best."""
+    args = ["compare", *SMALL, "--sync", "dense dense@seed=2,lr=0.051 none@lr=0", "--workers", "2",
+            "--out", f"{folder}/t"]
+    rows = {r["settings"]: r for r in rows_of(succeed(*args, "--json"))}
+    top = max(rows.values(), key=lambda r: r["test_accuracy"])
+    p = top["test_accuracy"]
+    scatter = math.sqrt(2 * p * (1 - p) / 50)  # samples of the test set
+    for name, row in rows.items():
+        check(near(row["scatter"], scatter), f"{name}: {row['scatter']} is not {scatter}")
+        check(row["ties"] == (row["test_accuracy"] >= p - scatter), f"{name}: {row}")
+    check(not rows["lr=0"]["ties"], "what has not learnt is no tie")
+    check(not rows["lr=0"]["best"], "nor the best, however fast")
+    table = succeed(*args).stdout
+    check(f"= a tie: within {100 * scatter:.2f} points of the highest" in table, f"it says so: {table}")
+    check(table.count(" % = ") == sum(r["ties"] for r in rows.values()), f"and marks them: {table}")
+
+
+def seeds(folder):
+    """Means over seeds; the runs that are there are used."""
+    args = ["compare", *SMALL, "--sync", "dense none", "--workers", "2", "--out", f"{folder}/s"]
+    one = {r["sync"]: r for r in rows_of(succeed(*args, "--json"))}
+    again = succeed(*args, "--seeds", "3", "--json")
+    check(again.stderr.count("has been run") == 2 and ", seed 3: done" in again.stderr, again.stderr)
+    for row in rows_of(again):
+        check(row["run"] == one[row["sync"]]["run"] and row["seeds"] == 3, f"the first run: {row}")
+        runs = [json.load(open(f"{row['run']}{s}/summary.json")) for s in ("", "-seed2", "-seed3")]
+        check([r["seed"] for r in runs] == [1, 2, 3], "seeds")
+        check(near(row["test_accuracy"], sum(r["test_accuracy"] for r in runs) / 3), f"the mean: {row}")
+        span = [r["test_accuracy"] for r in runs]
+        p = row["test_accuracy"]
+        if p == max(r["test_accuracy"] for r in rows_of(again)):
+            most = max(math.sqrt(2 * p * (1 - p) / 50), (max(span) - min(span)) / 2)
+            check(near(row["scatter"], most), f"{row['scatter']} is not {most}")
+    check("mean of 3 seeds" in succeed(*args, "--seeds", "3").stdout, "the heading says so")
+    expect_error(2, ["--seeds 3", "leave --seed out"], *args, "--seeds", "3", "--seed", "4")
+
+
+def long_names(folder):
+    """Specs that differ in their last option alone are two rows with two names."""
+    long = "gtopk:density=0.1,putback=own,residual=on,warmup=1,ladder=2,dense_below=3+q:bits=4,bucket=512," \
+           "norm=max+momentum:momentum=0.9,clip=0,mask=on,velocity=global,nesterov=off,dampening=0+check:every="
+    text = succeed("compare", *SMALL, "--sync", f"dense {long}10 {long}20", "--workers", "2", "--momentum", "0",
+                   "--out", f"{folder}/l").stdout
+    check(f"  {long}10 " in text and f" {long}20 " in text, f"names: {text}")
 
 
 def failures(folder):
@@ -113,6 +170,9 @@ def wrong_use(folder):
 
 with tempfile.TemporaryDirectory() as folder:
     figures(folder)
+    ties(folder)
+    seeds(folder)
+    long_names(folder)
     failures(folder)
     stop_and_go(folder)
     wrong_use(folder)

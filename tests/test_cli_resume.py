@@ -23,7 +23,8 @@ FEW = 20
 KILLS = int(os.environ.get("GW_KILLS", str(FEW)))
 SEED = int(os.environ.get("GW_TEST_SEED", str(time.time_ns() % 1000000)))
 JOB = ["--workers", "3", "--log-every", "11", "--lr", "0.02", "--quiet"]
-SYNCS = [["--sync", "dense"], ["--sync", "gtopk:0.02"], ["--sync", "drop:0.97"],
+SYNCS = [["--sync", "dense"], ["--sync", "gtopk:0.02,ladder=8"], ["--sync", "drop:0.97"],
+         ["--sync", "update:start=4+topk:0.05"], ["--sync", "topk:0.05,warmup=3"],
          ["--sync", "local:4"], ["--sync", "pqasgd:4,4"],
          ["--sync", "a2sgd", "--momentum", "0.9"]]
 # FOLDER is where the test has put pictures and text. Checkpoints come as often as one of the

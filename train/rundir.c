@@ -268,6 +268,7 @@ static void print_settings(gwt_json *j, const gwt_job *job)
     gwt_json_real(j, "epochs", s->epochs);
     gwt_json_count(j, "seed", c->seed);
     gwt_json_count(j, "batch", c->batch);
+    gwt_json_count(j, "test_samples", job->data.test.count);
     gwt_json_real(j, "lr", c->lr);
     gwt_json_real(j, "momentum",
                   strcmp(c->optimizer, "sgd") == 0 ? c->momentum : (double)NAN);
