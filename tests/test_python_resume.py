@@ -32,7 +32,8 @@ class Run:
                             nn.ReLU(), nn.Linear(600, 5))
         self.model = DistributedDataParallel(net, bucket_cap_mb=cap)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05, momentum=0.5)
-        self.handle = gradwire.attach(self.model, spec, self.optimizer)
+        # The specs as they are, which have no dense steps at the beginning.
+        self.handle = gradwire.attach(self.model, spec, self.optimizer, momentum="off")
         self.rank = rank
 
     def steps(self, begin, end):

@@ -89,7 +89,7 @@ def ways(spec):
     by_hook = DistributedDataParallel(network(), **one)
     by_hook.register_comm_hook(TopK(), topk_hook)
     ours = Way(DistributedDataParallel(network(), **one))
-    handle = gradwire.attach(ours.model, spec, ours.optimizer)
+    handle = gradwire.attach(ours.model, spec, ours.optimizer, momentum="off")
     return {"no exchange": Way(network()),
             "plain DDP": Way(DistributedDataParallel(network())),
             f"top-k hook in PyTorch, {DENSITY:g}": Way(by_hook),

@@ -3,7 +3,7 @@
 
 PyTorch, one line after DistributedDataParallel:
 
-    handle = gradwire.attach(ddp_model, "gtopk:0.001", optimizer)
+    handle = gradwire.attach(ddp_model, "gtopk:0.01", optimizer)
 
 Numpy, or anything else that has its numbers in memory:
 
@@ -21,7 +21,8 @@ from .comm import Comm, LocalGroup
 from .connect import connect, rendezvous
 from .errors import (DataError, DifferError, GradwireError, MismatchError,
                      NonFiniteError, PeerError, SpecError)
-from .spec import Description, check_spec, describe, describe_stage, needs_optimizer
+from .spec import Advice, Description, OptimizerKind, check_spec, describe, describe_stage, needs_optimizer
+from .spec import advise as _advise
 from .sync import Sync
 
 if TYPE_CHECKING:
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
 __version__ = version()
 
 __all__ = [
-    "Comm", "DataError", "Description", "DifferError", "GradwireError", "Handle", "LocalGroup",
-    "MismatchError", "NonFiniteError", "PeerError", "SpecError", "Sync", "attach", "check_spec",
-    "connect", "describe", "describe_stage", "examples", "isa", "needs_optimizer", "recipes",
-    "rendezvous", "version",
+    "Advice", "Comm", "DataError", "Description", "DifferError", "GradwireError", "Handle",
+    "LocalGroup", "MismatchError", "NonFiniteError", "OptimizerKind", "PeerError", "SpecError",
+    "Sync", "advise", "attach", "check_spec", "connect", "describe", "describe_stage",
+    "examples", "isa", "needs_optimizer", "recipes", "rendezvous", "version",
 ]
 
 
@@ -44,6 +45,18 @@ def attach(model: Any, spec: str, optimizer: Any = None, **options: Any) -> Hand
     """
     from .torch_hook import attach as attach_to_torch
     return attach_to_torch(model, spec, optimizer, **options)
+
+
+def advise(spec: str, optimizer: Any, workers: int) -> Advice:
+    """The spec that does what `spec` asks for without costing accuracy with this
+    optimizer, and what else is known of the two. attach() takes this advice.
+
+    optimizer  a torch.optim.Optimizer, or an OptimizerKind, for which torch is not needed
+    """
+    if not isinstance(optimizer, OptimizerKind):
+        from .optimizer import kind_of
+        optimizer = kind_of(optimizer)
+    return _advise(spec, optimizer, workers)
 
 
 def __getattr__(name: str) -> Any:

@@ -6,8 +6,8 @@ tests/test_python_api.py compares all of it with the header.
 from __future__ import annotations
 
 import ctypes
-from ctypes import (POINTER, Structure, c_char_p, c_double, c_float, c_int, c_size_t,
-                    c_uint, c_uint64, c_void_p)
+from ctypes import (POINTER, Structure, c_char, c_char_p, c_double, c_float, c_int,
+                    c_size_t, c_uint, c_uint64, c_void_p)
 from typing import Dict, List, Tuple, Type
 
 from . import errors
@@ -84,6 +84,17 @@ class MemoryInfo(Structure):
                 ("handing", c_int), ("floats", c_size_t)]
 
 
+class OptimizerInfo(Structure):
+    _fields_ = [("struct_size", c_size_t), ("adaptive", c_int), ("momentum", c_double),
+                ("dampening", c_double), ("nesterov", c_int), ("workers", c_int)]
+
+
+class Advice(Structure):
+    _fields_ = [("struct_size", c_size_t), ("takes_momentum", c_int),
+                ("spec", c_char * 256), ("reason", c_char * 256),
+                ("warning", c_char * 256)]
+
+
 class StageInfo(Structure):
     _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("summary", c_char_p),
                 ("example", c_char_p), ("cost", c_char_p), ("expect", c_char_p),
@@ -100,7 +111,7 @@ STRUCTS: Dict[str, Type[Structure]] = {
     "gw_comm_options": CommOptions, "gw_local_options": LocalOptions,
     "gw_traffic": Traffic, "gw_tensor": Tensor, "gw_sync_options": SyncOptions,
     "gw_piece": Piece, "gw_spec_info": SpecInfo, "gw_memory_info": MemoryInfo, "gw_stage_info": StageInfo,
-    "gw_key_info": KeyInfo,
+    "gw_key_info": KeyInfo, "gw_optimizer_info": OptimizerInfo, "gw_advice": Advice,
     "gw_stats": Stats}
 
 _floats = c_void_p
@@ -140,6 +151,7 @@ FUNCTIONS: Dict[str, Tuple] = {
     "gw_spec_describe": (c_int, c_char_p, POINTER(SpecInfo)),
     "gw_sync_set_rate": (c_int, c_void_p, c_double),
     "gw_memory_describe": (c_int, c_char_p, c_size_t, POINTER(MemoryInfo)),
+    "gw_spec_advise": (c_int, c_char_p, POINTER(OptimizerInfo), POINTER(Advice)),
     "gw_stage_describe": (c_int, c_char_p, POINTER(StageInfo)),
     "gw_key_describe": (c_int, c_char_p, c_size_t, POINTER(KeyInfo)),
     "gw_sync_start": (c_int, c_void_p, _floats),
@@ -153,6 +165,7 @@ FUNCTIONS: Dict[str, Tuple] = {
     "gw_sync_keeps_equal": (c_int, c_void_p),
     "gw_sync_spec": (c_char_p, c_void_p),
     "gw_sync_stats": (Stats, c_void_p),
+    "gw_sync_set_momentum": (c_int, c_void_p, c_double),
     "gw_sync_residual_norm": (c_double, c_void_p),
     "gw_sync_state_len": (c_size_t, c_void_p),
     "gw_sync_save": (c_int, c_void_p, c_void_p, c_size_t),

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from .arrangement import Run, Shape, order_for, runs_of
 from .errors import GradwireError
+from .optimizer import Moved
 from .sync import Sync
 from .thread import Job
 
@@ -21,8 +22,10 @@ class _Bucket(NamedTuple):
 
 
 class Exchange:
-    def __init__(self, sync: Sync, parameters: Dict[str, torch.nn.Parameter]):
+    def __init__(self, sync: Sync, parameters: Dict[str, torch.nn.Parameter],
+                 moved: Optional[Moved] = None):
         self.sync = sync
+        self._moved = moved  # what the sync does in place of the optimizer
         self._parameters = parameters
         self._names = {id(p): name for name, p in parameters.items()}
         self._cuda = next(iter(parameters.values())).is_cuda if parameters else False
@@ -57,6 +60,8 @@ class Exchange:
         if bucket.index() == 0:
             self._begin()
         buffer = bucket.buffer()
+        if self._moved is not None:
+            self._moved.add_decay(buffer, bucket.parameters(), bucket.gradients())
         future = self._future(buffer)
         event = None
         if buffer.is_cuda:
@@ -83,6 +88,8 @@ class Exchange:
                                              "middle of an exchange, which cannot go on")
         self._pending = []
         self._fed = 0
+        if self._moved is not None:
+            self._moved.read()
 
     def _name(self, parameter: torch.Tensor) -> str:
         name = self._names.get(id(parameter))
@@ -189,6 +196,8 @@ class Exchange:
 
     def _exchange(self, buckets: List[_Bucket]) -> None:
         self._arrange(tuple(tuple(b.names) for b in buckets))
+        if self._moved is not None:
+            self.sync.set_momentum(self._moved.momentum)
         if self._fed or not all(map(_is_plain, buckets)):
             self._exchange_vector(buckets)
             return

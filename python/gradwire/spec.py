@@ -9,7 +9,6 @@ from typing import Dict, Optional, Tuple
 
 from . import _api
 from ._api import KeyInfo, MemoryInfo, SpecInfo, StageInfo, check, lib
-from .errors import SpecError
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,24 @@ class Description:
     polyak: bool
 
 
+@dataclass(frozen=True)
+class OptimizerKind:
+    """What matters of an optimizer: the values of SGD, or that it is none."""
+    adaptive: bool = False  # steps depend on the size of gradients so far, or on signs
+    momentum: float = 0.0
+    dampening: float = 0.0
+    nesterov: bool = False
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What the library says about a spec and an optimizer."""
+    spec: str             # to use; the one that was asked for if all is well
+    takes_momentum: bool  # the spec has the optimizer's momentum: step without it
+    reason: str           # why the spec is another; "" if it is not
+    warning: str          # what it is known to cost all the same; "" if nothing is
+
+
 TRAITS = {name[len("TRAIT_"):].lower(): bit for name, bit in vars(_api).items()
           if name.startswith("TRAIT_")}
 
@@ -88,14 +105,6 @@ def check_spec(spec: str) -> str:
     canonical = ctypes.create_string_buffer(256)
     check(lib.gw_spec_check(_encoded(spec), canonical, len(canonical)))
     return canonical.value.decode()
-
-
-def is_spec(spec: str) -> bool:
-    try:
-        check_spec(spec)
-    except SpecError:
-        return False
-    return True
 
 
 def _key(stage: bytes, i: int) -> Key:
@@ -135,6 +144,17 @@ def describe(spec: str) -> Description:
     traits = {name: bool(info.traits & bit) for name, bit in TRAITS.items()}
     return Description(spec=spec, stages=stages, bytes_per_param=info.bytes_per_param,
                        period=info.period, growth=info.growth, **traits)
+
+
+def advise(spec: str, optimizer: OptimizerKind, workers: int) -> Advice:
+    """The spec that does what `spec` asks for without costing accuracy."""
+    info = _api.OptimizerInfo(ctypes.sizeof(_api.OptimizerInfo), optimizer.adaptive,
+                              optimizer.momentum, optimizer.dampening, optimizer.nesterov,
+                              workers)
+    advice = _api.Advice(struct_size=ctypes.sizeof(_api.Advice))
+    check(lib.gw_spec_advise(_encoded(spec), info, advice))
+    return Advice(_text(advice.spec), bool(advice.takes_momentum), _text(advice.reason),
+                  _text(advice.warning))
 
 
 def needs_optimizer(spec: str) -> bool:

@@ -82,11 +82,12 @@ class Sync:
                              ", ".join(f"'{n}'" for n in NONFINITE))
         self.parts = parts_of(layout)
         self.comm = comm
-        self._asked = spec
+        self.asked = spec
         self._options = SyncOptions(ctypes.sizeof(SyncOptions), NONFINITE[nonfinite],
                                     seed)
         self._used = False  # something may be remembered
         self._half = False  # a step has begun and not ended
+        self._momentum: Optional[float] = None  # if another than the spec's
         self._pointer: Optional[int] = self._make(self.parts)
         comm._users.add(self)
 
@@ -96,12 +97,14 @@ class Sync:
         def make() -> None:
             layout = _new_layout(parts)
             try:
-                check(lib.gw_sync_new(ctypes.byref(pointer), self._asked.encode(), layout,
+                check(lib.gw_sync_new(ctypes.byref(pointer), self.asked.encode(), layout,
                                       self.comm.pointer, ctypes.byref(self._options)))
             finally:
                 lib.gw_layout_free(layout)
 
         self.comm.run(make)
+        if self._momentum is not None:
+            check(lib.gw_sync_set_momentum(pointer.value, self._momentum))
         return pointer.value
 
     @property
@@ -196,6 +199,13 @@ class Sync:
     def leave_half(self) -> None:
         """Says so for a caller that has not seen the end of it."""
         self._half = True
+
+    def set_momentum(self, momentum: float) -> None:
+        """Changes the momentum of a spec that has one, between steps, to the same on all
+        workers: for schedules. States do not hold it."""
+        if momentum != self._momentum:
+            check(lib.gw_sync_set_momentum(self.pointer, momentum))
+            self._momentum = momentum
 
     # ---- what there is to know -------------------------------------------------
 
@@ -305,6 +315,16 @@ class Sync:
             if other != step:
                 raise DataError(f"worker {rank} loads a state of step {other}, "
                                 f"worker {self.comm.rank} one of step {step}")
+
+    def remember(self, memory: str, vector: np.ndarray) -> None:
+        """Replaces a vector that is remembered, such as "velocity", by worker 0's
+        `vector`. Between steps, by all workers together."""
+        address, length = self._address(vector), 4 * self.floats
+        self.comm.run(lambda: check(lib.gw_broadcast(self.comm.pointer, address, length, 0)))
+        held = self.state_dict()
+        held[memory] = {p.name: vector[p.offset:p.offset + p.size] for p in self.parts}
+        self._replace(self.parts, [(self.comm.rank, self.comm.workers,
+                                    state.pack(held, self.parts))])
 
     def arrange(self, order: Sequence[str]) -> None:
         """Another order of the tensors in the vector; nothing that is remembered gets

@@ -13,6 +13,7 @@ belongs to parameters and stays with them.
 from __future__ import annotations
 
 import hashlib
+import sys
 import types
 import warnings
 import weakref
@@ -26,7 +27,8 @@ from torch.nn.parallel import DistributedDataParallel
 from .agreement import Agreement
 from .connect import connect
 from .exchange import Exchange
-from .spec import check_spec, describe, is_spec, needs_optimizer
+from .optimizer import Moved, Plan, Stepper, plan
+from .spec import check_spec, describe, needs_optimizer
 from .sync import Sync
 
 
@@ -34,11 +36,14 @@ class Handle:
     """What attach() returns: statistics, state, and the way back."""
 
     def __init__(self, model: DistributedDataParallel, sync: Sync, exchange: Exchange,
-                 optimizer: Any):
+                 asked: str, stepper: Optional[Stepper] = None,
+                 moved: Optional[Moved] = None):
         self._model = weakref.ref(model)
         self._sync = sync
         self._exchange = exchange
-        self._optimizer = optimizer
+        self._asked = asked
+        self._stepper = stepper
+        self._moved = moved
         self._closed = False
 
     @property
@@ -82,7 +87,7 @@ class Handle:
         sync = self._open()
         self._exchange.note_half_steps()
         return {key: _to_torch(value) for key, value in sync.state_dict().items()} | {
-            "order": [part.name for part in sync.parts]}
+            "order": [part.name for part in sync.parts], "asked": self._asked}
 
     def load_state_dict(self, states: Union[Mapping[str, Any],
                                             Sequence[Mapping[str, Any]]]) -> None:
@@ -93,8 +98,8 @@ class Handle:
         plain: Any = None
         order: List[str] = []
         try:
-            plain = _to_numpy(states) if isinstance(states, Mapping) else [
-                _to_numpy(s) for s in states]
+            plain = self._own(states) if isinstance(states, Mapping) else [
+                self._own(s) for s in states]
             order = _order_of(plain if isinstance(plain, Mapping) else plain[0], sync)
         except Exception:  # the sync complains of it, on all workers
             pass
@@ -104,9 +109,18 @@ class Handle:
             self._exchange.pin(order)
         sync.load_state_dict(states if plain is None else plain)
 
+    def _own(self, state: Mapping[str, Any]) -> Any:
+        """A state in arrays. What advice has put into the spec may have other numbers
+        than here, since it follows the number of workers and a schedule's momentum."""
+        found, spec = _to_numpy(state), check_spec(self._sync.asked)
+        if found.get("asked") == self._asked and (
+                describe(found["spec"]).stages == describe(spec).stages):
+            found["spec"] = spec
+        return found
+
     def detach(self) -> None:
-        """Back to plain DDP and to the optimizer's own step. What was not sent yet is
-        dropped. attach() works again afterwards."""
+        """Back to plain DDP and to the optimizer's own step, which has its momentum
+        again. What was not sent yet is dropped. attach() works again afterwards."""
         if self._closed:
             return
         self._closed = True
@@ -114,8 +128,10 @@ class Handle:
         if model is not None:
             _switches[model].handle = None
             _allow_join(model)
-        if self._optimizer is not None:
-            self._optimizer.undo()
+        if self._stepper is not None:
+            self._stepper.undo()
+        if self._moved is not None:
+            self._moved.give_back(self._sync)
         self._exchange.close()
         self._sync.comm.close()
 
@@ -163,51 +179,21 @@ def _allow_join(model: DistributedDataParallel) -> None:
     model.__dict__.pop("join_hook", None)
 
 
-class _Optimizer:
-    """The optimizer's step with what must happen around it."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer, exchange: Exchange):
-        self._optimizer = weakref.ref(optimizer)
-        self._active = True
-        own = optimizer.__dict__.get("step")
-        inner = optimizer.step
-        outer = self
-
-        def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if not outer._active:
-                return inner(*args, **kwargs)
-            result = None if exchange.skip_step() else inner(*args, **kwargs)
-            exchange.model_step()
-            return result
-
-        # Schedulers look for marks on the step, and want a bound method.
-        step.__dict__.update(getattr(inner, "__dict__", {}))
-        self._own, self._bound = own, types.MethodType(step, optimizer)
-        optimizer.step = self._bound  # type: ignore[method-assign]
-
-    def undo(self) -> None:
-        self._active = False
-        optimizer = self._optimizer()
-        if optimizer is None or optimizer.__dict__.get("step") is not self._bound:
-            return  # somebody wrapped it further: it stays, and does nothing
-        if self._own is None:
-            del optimizer.__dict__["step"]
-        else:
-            optimizer.step = self._own  # type: ignore[method-assign]
-
-
 # ---- attach --------------------------------------------------------------------
 
 
 def attach(model: DistributedDataParallel, spec: str,
            optimizer: Optional[torch.optim.Optimizer] = None, *,
-           nonfinite: str = "stop", seed: int = 0, timeout: float = 60.0,
-           address: Optional[str] = None, link: Optional[str] = None) -> Handle:
+           momentum: str = "auto", nonfinite: str = "stop", seed: int = 0,
+           timeout: float = 60.0, address: Optional[str] = None,
+           link: Optional[str] = None) -> Handle:
     """Makes `model` exchange gradients, or models, as `spec` says. All workers of its
     process group call it together, before the first step.
 
-    optimizer  needed by specs that exchange models (gradwire.needs_optimizer() says
-               which), whose step is wrapped, and by nonfinite="skip"
+    optimizer  give it always: the spec is then made to fit it (gradwire.advise()). Needed
+               by specs that exchange models (gradwire.needs_optimizer() says which), whose
+               step is wrapped, and by nonfinite="skip"
+    momentum   "auto" takes that advice, "off" takes the spec as it is
     nonfinite  what to do about NaN or infinity in a gradient: "stop" raises on every
                worker; "skip" leaves out the step on every worker; "ignore" does not look
     seed       of stochastic rounding, the same on every worker
@@ -219,8 +205,9 @@ def attach(model: DistributedDataParallel, spec: str,
     group = model.process_group
     agreement = Agreement(group, _device(model))
     with agreement:
-        canonical = check_spec(spec)
-        _check_use(model, canonical, optimizer, nonfinite)
+        check_spec(spec)
+        _check_use(model, spec, optimizer, nonfinite)
+        made = plan(spec, optimizer, agreement.workers, momentum, _parameters(model))
     agreement.raise_on_all()
     comm = connect(agreement.rank, agreement.workers, agreement.exchange, timeout=timeout,
                    address=address)
@@ -229,42 +216,34 @@ def attach(model: DistributedDataParallel, spec: str,
         with agreement.telling(comm):
             if link is not None:
                 comm.link(link)
-        sync = Sync([(name, tuple(p.shape)) for name, p in names.items()], spec, comm,
+        sync = Sync([(name, tuple(p.shape)) for name, p in names.items()], made.spec, comm,
                     nonfinite=nonfinite, seed=seed)
         with agreement.telling(comm):
             _register_hook(model, group)
-            exchange = Exchange(sync, names)
-        if needs_optimizer(spec):
+            exchange = Exchange(sync, names, made.moved)
+        if needs_optimizer(made.spec):
             exchange.start()
+        if made.moved is not None:
+            made.moved.hand_over(sync)
         comm.barrier()
     except BaseException:
         comm.close()
         raise
     if comm.rank == 0:
-        _warn_of_momentum(spec, optimizer)
-    wrapped = None if optimizer is None else _Optimizer(optimizer, exchange)
-    handle = Handle(model, sync, exchange, wrapped)
+        _tell(made)
+    stepper = None if optimizer is None else Stepper(optimizer, exchange, made.moved)
+    handle = Handle(model, sync, exchange, spec, stepper, made.moved)
     _switches[model].handle = handle
     _refuse_join(model)
     return handle
 
 
-def _warn_of_momentum(spec: str, optimizer: Optional[torch.optim.Optimizer]) -> None:
-    """Sparse methods send entries late, which acts like momentum; more on top of it
-    spoils them."""
-    late = optimizer is not None and describe(spec).like_momentum
-    groups = optimizer.param_groups if late else []  # type: ignore[union-attr]
-    momentum = max((float(g.get("momentum", 0)) for g in groups), default=0.0)
-    if momentum != 0:
-        what, instead = f"momentum {momentum:g}", "momentum 0"
-        before = f"{spec}+momentum:{momentum:g}"
-        also = f", or '{before}' and none in the optimizer" if is_spec(before) else ""
-    elif any("betas" in g for g in groups):
-        what, instead, also = type(optimizer).__name__, "SGD without momentum", ""
-    else:
-        return
-    warnings.warn(f"{what} on top of {spec} overshoots; try {instead} with a larger "
-                  f"lr{also}", stacklevel=4)
+def _tell(plan: Plan) -> None:
+    """What was made of the spec, and what is known to cost accuracy."""
+    if plan.line:
+        print(f"gradwire: {plan.line}", file=sys.stderr, flush=True)
+    if plan.warning:
+        warnings.warn(plan.warning, stacklevel=4)
 
 
 def _check_model(model: Any) -> None:

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The user's optimizer: what kind it is, its step with what must happen around it, and
+what of SGD the sync does in its place.
+
+    backward    gradient + weight decay -> sync: + momentum, selection, exchange
+    step()      SGD without weight decay and momentum, on what came of it
+
+The optimizer's groups keep their values, and have 0 only while a step runs. So schedules
+write them and are followed, states of the optimizer have them, and after detach() there
+is nothing to put back but the velocity.
+"""
+from __future__ import annotations
+
+import contextlib
+import types
+import warnings
+import weakref
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
+
+import numpy as np
+import torch
+
+from .errors import GradwireError
+from .spec import Advice, OptimizerKind, advise
+from .sync import Sync
+
+Parameters = Mapping[str, torch.nn.Parameter]
+
+# The least and the most that a sync takes for a momentum between 0 and 1.
+_LEAST, _MOST = 1e-9, 1 - 1e-9
+
+
+def _values(optimizer: torch.optim.Optimizer, key: str) -> List[float]:
+    """What the groups have there, each value once."""
+    return list(dict.fromkeys(float(g.get(key, 0)) for g in optimizer.param_groups))
+
+
+def kind_of(optimizer: torch.optim.Optimizer) -> OptimizerKind:
+    """SGD, with its largest momentum, is SGD; anything else is adaptive."""
+    if not isinstance(optimizer, torch.optim.SGD):
+        return OptimizerKind(adaptive=True)
+    momentum = max(0.0, *_values(optimizer, "momentum"))
+    dampening = max(0.0, *_values(optimizer, "dampening"))
+    return OptimizerKind(momentum=min(momentum, _MOST), dampening=min(dampening, 1.0),
+                         nesterov=any(_values(optimizer, "nesterov")))
+
+
+# ---- what is made of a spec ----------------------------------------------------
+
+
+class Plan(NamedTuple):
+    spec: str
+    moved: Optional[Moved] = None
+    line: str = ""     # what was changed
+    warning: str = ""  # what is known to cost accuracy
+
+
+def plan(spec: str, optimizer: Optional[torch.optim.Optimizer], workers: int,
+         momentum: str, parameters: Parameters) -> Plan:
+    """Takes the library's advice, or says why not."""
+    if momentum not in ("auto", "off"):
+        raise ValueError(f"momentum='{momentum}' is neither 'auto' nor 'off'")
+    if optimizer is None:
+        return Plan(spec)
+    advice = advise(spec, kind_of(optimizer), workers)
+    if momentum == "off":
+        return Plan(spec, warning=_warning_of_off(spec, optimizer, advice))
+    why = _obstacle(optimizer, parameters) if advice.takes_momentum else ""
+    if why:
+        return Plan(spec, warning=f"momentum stays in the optimizer, where it costs accuracy "
+                    f"with {spec}, because {why} (docs/pytorch.md)")
+    moved = Moved(optimizer, parameters) if advice.takes_momentum else None
+    line = f"'{spec}' becomes '{advice.spec}': {advice.reason}" if advice.reason else ""
+    return Plan(advice.spec, moved, line, advice.warning)
+
+
+def _warning_of_off(spec: str, optimizer: torch.optim.Optimizer, advice: Advice) -> str:
+    adaptive = not isinstance(optimizer, torch.optim.SGD)
+    if not advice.takes_momentum and not (adaptive and advice.reason):
+        return advice.warning
+    name = type(optimizer).__name__ if adaptive else (
+        f"momentum {max(_values(optimizer, 'momentum')):g}")
+    return (f"{name} on top of {spec} is known to cost accuracy; '{advice.spec}' is what "
+            "momentum='auto' would take (docs/choosing.md)")
+
+
+def _obstacle(optimizer: torch.optim.Optimizer, parameters: Parameters) -> str:
+    """Why the sync cannot do this SGD's momentum; "" if it can."""
+    for key in ("momentum", "dampening", "nesterov"):
+        values = _values(optimizer, key)
+        if len(values) > 1:
+            return (f"its groups differ in {key}, " +
+                    " and ".join(f"{v:g}" for v in values))
+        limit = _MOST if key == "momentum" else 1
+        if not 0 <= values[0] <= limit:
+            return f"a {key} of {values[0]:g} is not between 0 and 1"
+    exchanged = {id(p) for p in parameters.values()}
+    others = sum(p.requires_grad and id(p) not in exchanged
+                 for group in optimizer.param_groups for p in group["params"])
+    return f"it has {others} parameters that DDP does not exchange" if others else ""
+
+
+# ---- momentum and weight decay in the sync -------------------------------------
+
+
+class Moved:
+    """Momentum and weight decay of an SGD, which the sync does while this is in use."""
+
+    def __init__(self, optimizer: torch.optim.SGD, parameters: Parameters):
+        self._optimizer = weakref.ref(optimizer)
+        self._parameters = parameters
+        self._held: List[Dict[str, Any]] = []  # values of the groups during a step
+        self._decay: Dict[int, float] = {}     # by id of the parameter
+        self._told = False
+        self.momentum = _LEAST
+        self.read()
+
+    def read(self) -> None:
+        """Looks what the groups say now: a schedule may have changed it."""
+        optimizer = self._optimizer()
+        if optimizer is None:
+            return
+        groups = optimizer.param_groups
+        values = self._held or [{k: g[k] for k in ("momentum", "weight_decay")} for g in groups]
+        self.momentum = max(float(values[0]["momentum"]), _LEAST)
+        if not self._told and any(v["momentum"] != values[0]["momentum"] for v in values):
+            self._told = True
+            warnings.warn("the optimizer's groups differ in momentum now; all have that of "
+                          f"the first, {self.momentum:g}")
+        self._decay = {id(p): -v["weight_decay"] if g.get("maximize") else v["weight_decay"]
+                       for g, v in zip(groups, values) if v["weight_decay"]
+                       for p in g["params"]}
+
+    @torch.no_grad()
+    def add_decay(self, buffer: torch.Tensor, parameters: Sequence[torch.Tensor],
+                  gradients: Sequence[torch.Tensor]) -> None:
+        """Adds what SGD adds to gradients before its momentum."""
+        if not self._decay:
+            return
+        for p, g in zip(parameters, gradients):
+            if id(p) in self._decay:
+                # DDP lays a gradient out as its parameter is laid out.
+                place = g if p.is_contiguous() else buffer.as_strided(
+                    p.shape, p.stride(), g.storage_offset())
+                place.add_(p.detach(), alpha=self._decay[id(p)])
+
+    @contextlib.contextmanager
+    def left_out(self) -> Iterator[None]:
+        """The optimizer steps without momentum and weight decay meanwhile."""
+        optimizer = self._optimizer()
+        groups = optimizer.param_groups if optimizer is not None else []
+        held = [{k: g[k] for k in ("momentum", "weight_decay")} for g in groups]
+        self._held = held
+        try:
+            for group in groups:
+                group.update(momentum=0, weight_decay=0)
+            yield
+        finally:
+            self._held = []
+            for group, values in zip(groups, held):
+                group.update(values)
+
+    # ---- the velocity ----------------------------------------------------------
+
+    def _sign(self) -> Dict[int, float]:
+        """SGD has velocities of gradients that it turns round to maximize."""
+        optimizer = self._optimizer()
+        groups = optimizer.param_groups if optimizer is not None else []
+        return {id(p): -1.0 if g.get("maximize") else 1.0
+                for g in groups for p in g["params"]}
+
+    @torch.no_grad()
+    def hand_over(self, sync: Sync) -> None:
+        """Gives the sync the velocity of an optimizer that has made steps already. All
+        workers call it together; they take worker 0's."""
+        optimizer, sign = self._optimizer(), self._sign()
+        vector = np.zeros(sync.floats, np.float32)
+        for part in sync.parts:
+            p = self._parameters[part.name]
+            velocity = optimizer.state.get(p, {}).pop("momentum_buffer", None)
+            if velocity is not None:
+                laid_out = torch.empty_like(p).copy_(velocity).mul_(sign[id(p)])
+                vector[part.offset:part.offset + part.size] = _flat(laid_out).float().cpu()
+        if any(sync.comm.allgather(b"1" if vector.any() else b"", limit=1)):
+            sync.remember("velocity", vector)
+
+    @torch.no_grad()
+    def give_back(self, sync: Sync) -> None:
+        """Gives the optimizer the velocity, unless a failure has spoiled it."""
+        optimizer, sign = self._optimizer(), self._sign()
+        try:
+            held = sync.state_dict()
+        except (GradwireError, ValueError):
+            return
+        if optimizer is None or held["step"] == 0:
+            return
+        for name, p in self._parameters.items():
+            if id(p) in sign:
+                velocity = torch.empty_like(p)
+                _flat(velocity).copy_(torch.from_numpy(held["velocity"][name].reshape(-1)))
+                optimizer.state[p]["momentum_buffer"] = velocity.mul_(sign[id(p)])
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """Its numbers as they lie in memory."""
+    return tensor.as_strided((tensor.numel(),), (1,))
+
+
+# ---- the step ------------------------------------------------------------------
+
+
+class Stepper:
+    """The optimizer's step with what must happen around it."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, exchange: Any,
+                 moved: Optional[Moved]):
+        self._optimizer = weakref.ref(optimizer)
+        self._active = True
+        own = optimizer.__dict__.get("step")
+        inner = optimizer.step
+        outer = self
+
+        def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not outer._active:
+                return inner(*args, **kwargs)
+            result = None
+            if not exchange.skip_step():
+                with moved.left_out() if moved is not None else contextlib.nullcontext():
+                    result = inner(*args, **kwargs)
+            exchange.model_step()
+            return result
+
+        # Schedulers look for marks on the step, and want a bound method.
+        step.__dict__.update(getattr(inner, "__dict__", {}))
+        self._own, self._bound = own, types.MethodType(step, optimizer)
+        optimizer.step = self._bound  # type: ignore[method-assign]
+
+    def undo(self) -> None:
+        self._active = False
+        optimizer = self._optimizer()
+        if optimizer is None or optimizer.__dict__.get("step") is not self._bound:
+            return  # somebody wrapped it further: it stays, and does nothing
+        if self._own is None:
+            del optimizer.__dict__["step"]
+        else:
+            optimizer.step = self._own  # type: ignore[method-assign]
