@@ -290,6 +290,25 @@ def says_what_it_does(rank, workers):
         assert attached(rank, spec, kind)[1:] == ([], []), spec
 
 
+def warns_of_clipping(rank, workers):
+    run = Run(rank, ALL, lr=RATE, momentum=0.9, weight_decay=0.01)
+    steps = []
+
+    def clipped():
+        run.backward()
+        nn.utils.clip_grad_norm_(run.model.parameters(), 0.01)
+        run.optimizer.step()
+        run.at += 1
+
+    for act in (lambda: run.steps(2), lambda: run.steps(2, closure=True), clipped, clipped):
+        _, lines, found = heard(act)
+        assert not lines
+        steps.append([w for w in found if "gradients were changed" in str(w.message)])
+    assert [len(found) for found in steps] == [0, 0, rank == 0, 0], steps
+    assert rank != 0 or steps[2][0].filename == __file__, steps[2][0].filename
+    run.close()
+
+
 def leaves_alone(rank, workers):
     """momentum="off", and groups that one momentum does not fit."""
     def differ(net):
@@ -330,7 +349,7 @@ def advises(rank, workers):
 
 CASES = [equals_sgd, equals_sgd_with_closure, follows_schedules, attaches_in_the_middle,
          keeps_the_values, resumes, resumes_with_others, adaptive, says_what_it_does,
-         leaves_alone, advises]
+         warns_of_clipping, leaves_alone, advises]
 
 if __name__ == "__main__":
     torch_crew.main([case for case in CASES

@@ -2,6 +2,7 @@
 """One handle's exchange: buckets in, futures out, and the comm's thread in between."""
 from __future__ import annotations
 
+import warnings
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
@@ -29,6 +30,7 @@ class Exchange:
         self._parameters = parameters
         self._names = {id(p): name for name, p in parameters.items()}
         self._cuda = next(iter(parameters.values())).is_cuda if parameters else False
+        self._looks = sync.comm.rank == 0  # whether gradients are changed before the step
         self._vector: Optional[torch.Tensor] = None
         self._shape: Shape = ()    # of DDP's buckets in the last step
         self._pinned = False       # the order came with a state and stays
@@ -110,6 +112,8 @@ class Exchange:
         try:
             self.sync.comm.wait_for(job)
             self._underway = False
+            if self._looks and self._moved is not None:
+                _at_the_end(self._moved.note)
         except BaseException as error:
             failure = error
 
@@ -258,6 +262,14 @@ class Exchange:
             bucket.future.set_result(buffer)
 
     # ---- models, on the thread of the training loop ----------------------------
+
+    def look(self) -> None:
+        """Warns once of clipping where gradients have become velocities."""
+        if self._looks and not self._skip and self._moved is not None and self._moved.changed():
+            self._looks = False
+            warnings.warn("gradients were changed between backward() and step(), where they "
+                          "are velocities already: to clip gradients, see \"Clipping\" in "
+                          "docs/pytorch.md", stacklevel=3)
 
     def skip_step(self) -> bool:
         """Whether the optimizer must leave out the step that it is about to make."""

@@ -112,6 +112,8 @@ class Moved:
         self._held: List[Dict[str, Any]] = []  # values of the groups during a step
         self._decay: Dict[int, float] = {}     # by id of the parameter
         self._told = False
+        self._noted: Optional[torch.Tensor] = None  # what backward left in the smallest
+        self._smallest = min(parameters.values(), key=lambda p: p.numel())
         self.momentum = _LEAST
         self.read()
 
@@ -143,6 +145,17 @@ class Moved:
                 place = g if p.is_contiguous() else buffer.as_strided(
                     p.shape, p.stride(), g.storage_offset())
                 place.add_(p.detach(), alpha=self._decay[id(p)])
+
+    def note(self) -> None:
+        """After backward: what the optimizer should find."""
+        gradient = self._smallest.grad
+        self._noted = None if gradient is None else gradient.clone()
+
+    def changed(self) -> bool:
+        """Whether somebody has changed gradients since backward, such as by clipping."""
+        noted, self._noted = self._noted, None
+        now = self._smallest.grad
+        return noted is not None and now is not None and not torch.equal(noted, now)
 
     @contextlib.contextmanager
     def left_out(self) -> Iterator[None]:
@@ -224,6 +237,7 @@ class Stepper:
             if not outer._active:
                 return inner(*args, **kwargs)
             result = None
+            exchange.look()
             if not exchange.skip_step():
                 with moved.left_out() if moved is not None else contextlib.nullcontext():
                     result = inner(*args, **kwargs)
