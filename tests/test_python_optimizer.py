@@ -28,7 +28,7 @@ SPARSE = "gtopk:0.05,warmup=2"
 class Net(nn.Sequential):
     def __init__(self):
         torch.manual_seed(1)
-        super().__init__(nn.Conv2d(1, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(144, 60),
+        super().__init__(nn.Conv2d(2, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(144, 60),
                          nn.Tanh(), nn.Linear(60, 10))
 
 
@@ -48,7 +48,7 @@ class Run:
 
     def backward(self):
         g = torch.Generator().manual_seed(1000 * self.at + self.rank)
-        x = torch.randn(8, 1, 8, 8, generator=g)
+        x = torch.randn(8, 2, 8, 8, generator=g)
         y = torch.randint(10, (8,), generator=g)
         self.optimizer.zero_grad()
         loss = nn.functional.cross_entropy(self.model(x), y)
@@ -237,6 +237,8 @@ def adaptive(rank, workers):
     for kind in kinds:
         run = Run(rank, "gtopk:0.05", kind, lr=1e-3)
         assert run.handle.spec.startswith("update:"), run.handle.spec
+        run.steps(66 if kind is torch.optim.AdamW else 1)
+        assert_equal_on_all(run.parameters())
         run.close()
     run = Run(rank, "update:start=3,scale=1.4+gtopk:0.05", torch.optim.AdamW, lr=1e-3)
     plain = Run(rank, None, torch.optim.AdamW, lr=1e-3)
