@@ -66,7 +66,9 @@ def parse(words=None):
     add("--steps", type=whole, help="stop after so many")
     add("--limit", type=whole, help="use so many training sentences")
     add("--batch", type=whole, default=32, help="sentences per worker (32)")
-    add("--optimizer", choices=OPTIMIZERS, default="adam", help="after the exchange (adam)")
+    add("--optimizer", choices=OPTIMIZERS, default="adam", help="how steps are made (adam)")
+    add("--momentum", choices=("auto", "off"), default="auto",
+        help="whether the method is made to fit the optimizer (auto)")
     add("--lr", type=positive(float), default=0.004, help="learning rate (0.004)")
     add("--clip", type=positive(float), default=1.0, help="norm of the gradient at most (1)")
     add("--embedding", type=whole, default=192, help="features of a word (192)")
@@ -129,7 +131,8 @@ class Training:
             Translator(len(corpus.source), len(corpus.target), args.embedding, args.hidden,
                        args.layer_norm), gradient_as_bucket_view=True)
         self.optimizer = OPTIMIZERS[args.optimizer](self.model.parameters(), lr=args.lr)
-        self.handle = gradwire.attach(self.model, args.sync, self.optimizer)
+        self.handle = gradwire.attach(self.model, args.sync, self.optimizer,
+                                      momentum=args.momentum)
         self.losses, self.seconds = [], 0.0
 
     def step(self, pairs):

@@ -85,7 +85,7 @@ class Translations:
     def command(self, want, folder):
         words = [PYTHON, "-m", "torch.distributed.run", "--nproc_per_node", want["workers"], "--rdzv_backend", "c10d",
                  "--rdzv_endpoint", "localhost:0", "--redirects", "1", "--tee", "1", "--log_dir", folder, EXAMPLE,
-                 "--data-dir", self.data_dir, "--sync", want["sync"], "--lr", want["lr"], "--seed", want["seed"],
+                 "--data-dir", self.data_dir, "--sync", want["sync"], "--momentum", "off", "--lr", want["lr"], "--seed", want["seed"],
                  "--batch", BATCH, "--epochs", "100", "--steps", STEPS[want["part"]], "--test",
                  TESTED[want["part"]], "--json", os.path.join(folder, "summary.json"), *NETWORK]
         return [str(w) for w in words + (["--layer-norm"] if int(want["layer_norm"]) else [])]
