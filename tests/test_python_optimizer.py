@@ -279,13 +279,13 @@ def attached(rank, spec, kind=SGD, **settings):
 
 def says_what_it_does(rank, workers):
     spec, lines, found = attached(rank, "gtopk:0.01", weight_decay=0.1)
-    assert "warmup=64" in spec and "momentum" not in spec, spec
+    assert (spec, lines, found) == (gradwire.check_spec("gtopk:0.01"), [], []), spec
     run = Run(rank, kind=SGD, lr=RATE, momentum=0.9)
     _, lines, found = heard(lambda: run.attach("gtopk:0.001"))
     run.close()
     if rank == 0:
-        assert lines == ["gradwire: 'gtopk:0.001' becomes 'gtopk:0.001,warmup=64+momentum:"
-                         "0.9': the optimizer's momentum of 0.9 moves in front of the "
+        assert lines == ["gradwire: 'gtopk:0.001' becomes 'gtopk:0.001,warmup=64,putback=keep"
+                         "+momentum:0.9': the optimizer's momentum of 0.9 moves in front of the "
                          "selection, since entries are sent late"], lines
         assert len(found) == 1 and "density of 0.001" in str(found[0].message), found
     for spec, kind in (("dense", SGD), ("qsgd:4", torch.optim.Adam), ("local:2", SGD)):

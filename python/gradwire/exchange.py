@@ -202,6 +202,7 @@ class Exchange:
         self._arrange(tuple(tuple(b.names) for b in buckets))
         if self._moved is not None:
             self.sync.set_momentum(self._moved.momentum)
+            self.sync.set_rate(self._moved.rate)
         if self._fed or not all(map(_is_plain, buckets)):
             self._exchange_vector(buckets)
             return

@@ -115,6 +115,7 @@ class Moved:
         self._noted: Optional[torch.Tensor] = None  # what backward left in the smallest
         self._smallest = min(parameters.values(), key=lambda p: p.numel())
         self.momentum = _LEAST
+        self.rate = 0.0  # of the first group; schedules change all groups alike
         self.read()
 
     def read(self) -> None:
@@ -125,6 +126,7 @@ class Moved:
         groups = optimizer.param_groups
         values = self._held or [{k: g[k] for k in ("momentum", "weight_decay")} for g in groups]
         self.momentum = max(float(values[0]["momentum"]), _LEAST)
+        self.rate = float(groups[0]["lr"])
         if not self._told and any(v["momentum"] != values[0]["momentum"] for v in values):
             self._told = True
             warnings.warn("the optimizer's groups differ in momentum now; all have that of "

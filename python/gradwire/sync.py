@@ -207,6 +207,12 @@ class Sync:
             check(lib.gw_sync_set_momentum(self.pointer, momentum))
             self._momentum = momentum
 
+    def set_rate(self, rate: float) -> None:
+        """Tells the learning rate of the step that comes, the same on all workers, so that
+        what waits keeps its worth while a schedule changes it. Specs without momentum of
+        their own need not know, and ignore it."""
+        check(lib.gw_sync_set_rate(self.pointer, rate))
+
     # ---- what there is to know -------------------------------------------------
 
     @property

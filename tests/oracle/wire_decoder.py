@@ -7,7 +7,8 @@ shows as a difference.
 import struct
 
 KINDS = {1: "dense", 2: "sparse", 3: "note"}
-CODINGS = {0: "f32", 1: "bf16", 2: "levels", 3: "centres"}
+CODINGS = {0: "f32", 1: "bf16", 2: "levels", 3: "centres", 4: "signs"}
+BUCKETS = (2, 4)  # values in buckets, each with a scale
 BLOCK = 128
 
 
@@ -122,7 +123,7 @@ def which_centre(codes, centres, positions, cols):
 def check_form(kind, coding, width, n, k):
     require(kind in KINDS, "kind %d" % kind)
     require(coding in CODINGS, "coding %d" % coding)
-    lowest, highest = {2: (2, 8), 3: (1, 2)}.get(coding, (0, 0))
+    lowest, highest = {2: (2, 8), 3: (1, 2), 4: (1, 1)}.get(coding, (0, 0))
     require(lowest <= width <= highest, "%d bits" % width)
     require(kind != 1 or k == n, "dense with k != n")
     require(kind != 2 or k <= n, "sparse with k > n")
@@ -130,7 +131,7 @@ def check_form(kind, coding, width, n, k):
 
 
 def check_group(coding, width, k, group):
-    if coding == 2:
+    if coding in BUCKETS:
         require(group % 8 == 0 and 8 <= group <= 2**30, "bucket of %d" % group)
     elif width == 2:
         require(group == 2, "two bits have two centres")
@@ -139,14 +140,14 @@ def check_group(coding, width, k, group):
 
 
 def read_scales(parts, coding, width, k):
-    """The group and the scales of levels and centres."""
+    """The group and the scales of what is not floats."""
     group = parts.numbers("I", 1)[0]
     check_group(coding, width, k, group)
-    count = -(-k // group) if coding == 2 else group
+    count = -(-k // group) if coding in BUCKETS else group
     raw = parts.take(4 * count)
-    if coding == 2:
+    if coding in BUCKETS:
         for (x,) in struct.iter_unpack("<I", raw):
-            require(x < 0x7F800000, "a norm is negative or not finite")
+            require(x < 0x7F800000, "a scale is negative or not finite")
     return group, list(struct.unpack("<%df" % count, raw))
 
 
@@ -177,6 +178,8 @@ def decode(message, cols=None):
         positions = read_positions(rest, n, k)
     if coding == 2:
         values = levels_to_values(codes, width, scales, group)
+    if coding == 4:
+        values = [-scales[i // group] if code else scales[i // group] for i, code in enumerate(codes)]
     if coding == 3:
         centres = which_centre(codes, scales, positions, cols)
         values = [-scales[c] if code & 1 else scales[c] for code, c in zip(codes, centres)]
