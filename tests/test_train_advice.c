@@ -115,7 +115,7 @@ static void changes_are_told(void **state)
     c.sync = "a2sgd";
     assert_says(&c, NULL, "a2sgd: models drift apart");
     c.sync = "gtopk:0.001";
-    assert_says(&c, "momentum:0.9", "density of 0.001");
+    assert_says(&c, "momentum:0.9", "so low a density");
 }
 
 /* ---- going on ------------------------------------------------------------------ */
