@@ -45,6 +45,8 @@ SPECS = [
     "topk:0.05,warmup=1+momentum:0.9", "gtopk:0.05,putback=paper+q:4", "gtopk:0.05+2bit",
     "drop:0.9+1bit:centre=column", "drop:0.9,threshold=tensor", "qsgd:4,via=gather",
     "qsgd:8,norm=l2,residual=on", "qsgd:4,dense_below=100", "a2sgd:resync=2",
+    "randk:0.1", "sign", "update:1+topk:0.05", "randk:0.1,dense_below=100", "sign:64,via=gather",
+    "gtopk:0.05,putback=keep", "topk:0.05+momentum:0.9,nesterov=on",
     "local:2+topk:0.05", "local:2+gtopk:0.05+q:4", "local:2,start=2",
     "local:1,average=polyak", "pqasgd:2,4,via=gather", "dense+check:2"]
 FLOATS = {"doubling": 708, "ring": 9400, "chunks": 45750}
