@@ -196,6 +196,7 @@ static gw_status average_segment(gw_sync *s, float *x, gwi_note *note)
     size_t n = s->layout->floats;
 
     *note = gwi_look_at(s, x, 0, n);
+    gwi_decodes(s);
     return gwi_average(s, x, n, 0, note);
 }
 
@@ -329,12 +330,13 @@ gw_status gw_sync_finish(gw_sync *s, float *params)
     gwi_note note = 0;
     gw_status st = GW_OK;
 
-    gwi_measure_begin(s);
     for (size_t i = 0; i < s->segment_count; i++)
         gwi_outer_of(&s->spec)->end(s->segments[i], params + s->segments[i]->base);
-    if (averages)
+    if (averages) {
+        gwi_measure_begin(s);
         st = average_models(s, params, &note);
-    gwi_measure_end(s);
+        gwi_measure_end(s);
+    }
     GWI_TRY(gwi_model_outcome(s, st, note));
     return gwi_agreement_ends(s, averages) ? gwi_agreement_check(s, params) : GW_OK;
 }
