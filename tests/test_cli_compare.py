@@ -125,7 +125,7 @@ def long_names(folder):
            "norm=max+momentum:momentum=0.9,clip=0,mask=on,velocity=global,nesterov=off,dampening=0+check:every="
     text = succeed("compare", *SMALL, "--sync", f"dense {long}10 {long}20", "--workers", "2", "--momentum", "0",
                    "--out", f"{folder}/l").stdout
-    check(f"  {long}10 " in text and f" {long}20 " in text, f"names: {text}")
+    check(f" {long}10 " in text and f" {long}20 " in text, f"names: {text}")
 
 
 def failures(folder):
