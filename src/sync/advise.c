@@ -4,9 +4,13 @@
  *
  * Specs that choose entries of gradients for themselves send them late, as sums.
  *
- *     SGD with momentum    momentum goes in front of the selection, +momentum:M, and
- * the first steps are dense adaptive             the size of late sums is not that of
- * gradients: the changes of the model are exchanged, update+SPEC
+ *   SGD with momentum  It goes in front of the selection, +momentum:M. The first
+ *                      steps are dense, and merges keep what loses.
+ *
+ *   adaptive           The size of late sums is not that of gradients, so the
+ *                      changes of the model are exchanged: update+SPEC.
+ *
+ *   SGD without        Late sums act like momentum by themselves: nothing to do.
  *
  * A spec that says something of its own about what would be changed is left alone.
  * docs/choosing.md has the measurements behind the rules. */
@@ -16,6 +20,7 @@
 #include <string.h>
 
 #include "sync/momentum.h"
+#include "sync/ramp.h"
 
 /* Dense steps at the beginning: by them the model has left the place where gradients
  * are largest and change most. Fewer give less with 8 workers, more cost bytes. */
@@ -30,7 +35,7 @@ static bool is_late(const gwi_spec *spec)
            gwi_keeps_residual(spec);
 }
 
-/* Puts text with `more` behind or before it into spec, if that is a spec. */
+/* Puts the three together into a->spec, if that is a spec. */
 static gw_status compose(gw_advice *a, const char *before, const char *text,
                          const char *behind)
 {
@@ -38,7 +43,8 @@ static gw_status compose(gw_advice *a, const char *before, const char *text,
     int len = snprintf(made, sizeof made, "%s%s%s", before, text, behind);
 
     if (len < 0 || (size_t)len >= sizeof made)
-        return gw_fail(GW_ERR_SPEC, "'%s' is too long to be changed", text);
+        return gw_fail(GW_ERR_SPEC, "'%s%s%s' is too long for a spec", before, text,
+                       behind);
     GWI_TRY(gw_spec_check(made, NULL, 0));
     memcpy(a->spec, made, sizeof made);
     return GW_OK;
@@ -90,14 +96,22 @@ static double scale_for(int workers)
     return workers < 4 ? sqrt((double)workers) : 2;
 }
 
-static gw_status advise_update(const char *text, const gw_optimizer_info *opt,
-                               gw_advice *a)
+/* A warm-up or ladder of the spec's own says how the run begins: `update` has no dense
+ * steps but these. */
+static gw_status advise_update(const gwi_spec *spec, const char *text,
+                               const gw_optimizer_info *opt, gw_advice *a)
 {
-    char stage[60] = "update+";
+    bool begins = strstr(text, "warmup") != NULL || strstr(text, "ladder") != NULL;
+    char stage[90] = "update", start[40] = "", scale[40] = "";
 
+    if (begins)
+        snprintf(start, sizeof start, "start=%" PRIu64, gwi_ramp_dense_steps(spec));
     if (opt->workers > 1)
-        snprintf(stage, sizeof stage, "update:scale=%.6g+", scale_for(opt->workers));
-    GWI_TRY(compose(a, stage, text, ""));
+        snprintf(scale, sizeof scale, "scale=%.6g", scale_for(opt->workers));
+    if (begins || opt->workers > 1)
+        snprintf(stage, sizeof stage, "update:%s%s%s", start,
+                 begins && opt->workers > 1 ? "," : "", scale);
+    GWI_TRY(compose(a, stage, "+", text));
     snprintf(a->reason, sizeof a->reason,
              "with an optimizer that keeps the size of gradients, each worker steps on "
              "its own gradient and the changes of the model are exchanged");
@@ -118,9 +132,8 @@ static const char *warning_for(const gwi_spec *spec, const gw_optimizer_info *op
     if (!is_late(spec))
         return "";
     if (gwi_has_momentum(spec) && opt->momentum > 0)
-        return "the spec and the optimizer both have momentum: set the optimizer's to "
-               "0, "
-               "or leave it to gradwire (docs/choosing.md)";
+        return "the spec and the optimizer both have momentum: set that of the "
+               "optimizer to 0, or leave it to gradwire (docs/choosing.md)";
     if (gwi_selector_of(spec)->density(spec) < SPARSE_BELOW)
         return "so low a density cost more than a point of accuracy in our runs; 0.01 "
                "did not (docs/choosing.md)";
@@ -153,7 +166,7 @@ gw_status gw_spec_advise(const char *text, const gw_optimizer_info *opt,
     GWI_TRY(compose(&a, "", text, ""));
     if (is_late(&spec) && !gwi_has_momentum(&spec)) {
         if (opt->adaptive)
-            GWI_TRY(advise_update(text, opt, &a));
+            GWI_TRY(advise_update(&spec, text, opt, &a));
         else if (opt->momentum > 0)
             GWI_TRY(advise_momentum(text, opt, &a));
     }

@@ -40,9 +40,14 @@ static const options *options_of(const gwi_spec *spec)
     return gwi_options_of(spec, GWI_RAMP);
 }
 
+uint64_t gwi_ramp_dense_steps(const gwi_spec *spec)
+{
+    return options_of(spec)->warmup;
+}
+
 bool gwi_ramp_is_dense(const gwi_spec *spec, uint64_t step)
 {
-    return step <= options_of(spec)->warmup;
+    return step <= gwi_ramp_dense_steps(spec);
 }
 
 double gwi_ramp_density(const gwi_spec *spec, uint64_t step)

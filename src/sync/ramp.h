@@ -7,6 +7,9 @@
 
 #include "sync/parts.h"
 
+/* How many steps at the beginning are dense. */
+uint64_t gwi_ramp_dense_steps(const gwi_spec *spec);
+
 /* Whether a step, 1 in the first, is one of the dense ones at the beginning. */
 bool gwi_ramp_is_dense(const gwi_spec *spec, uint64_t step);
 

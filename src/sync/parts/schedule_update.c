@@ -2,12 +2,12 @@
  *
  * schedule_update.c - every worker steps its own optimizer on its own gradient, and
  * what is exchanged in every step is the change of the model that this made: for
- * optimizers that divide by the size of gradients, or take their signs, and so must not
- * see them late and summed up.
+ * optimizers that divide by the size of gradients, or take their signs, and so must
+ * not see them late and summed up.
  *
- *     up to step `start`  gradients are averaged, whole
- *     afterwards          x = reference + scale * (average of what is sent of x -
- * reference) reference = x
+ *     up to step `start`   gradients are averaged, whole
+ *     afterwards           c = the average of what is sent of x - reference
+ *                          x = reference + scale * c;  reference = x
  *
  * A worker's own batch is P times smaller than that of all, so that the noise in its
  * own gradient makes steps of Adam up to sqrt(P) times shorter; `scale` undoes that. */
