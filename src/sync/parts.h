@@ -154,12 +154,13 @@ typedef struct gwi_coder {
 
 /* ---- exchange: how messages are combined --------------------------------------- */
 
-/* Where a vector is, and where its average belongs. */
+/* Where a vector is, and where its average belongs. Either v has as many floats as the
+ * layout; or it is NULL, the vector is in the residual already, and its average belongs
+ * into pieces, which are clear, and those of the whole vector. */
 typedef struct gwi_result {
-    float
-        *v; /* as many floats as the layout has, or NULL: then it is in the residual */
-    const gw_piece *pieces; /* already, and the result belongs into these, which are */
-    size_t count;           /* clear, and those of the whole vector */
+    float *v;
+    const gw_piece *pieces;
+    size_t count;
 } gwi_result;
 
 /* How messages wait for each other: so many, and so many bytes, one after another. */

@@ -16,9 +16,10 @@
  *            Index in it: what a merge on another branch rejected stays with the worker
  *            that merged. Nothing is lost, and no residual gathers what others brought.
  *     keep   they stay with the worker that merged. Nothing is lost, but the residuals
- *            of low ranks fill with the entries of others: training suffers.
- *     paper  as published, `own` without its second half: an entry that lost in an
- * inner merge while its index won elsewhere is lost for good.
+ *            of low ranks fill with the entries of others. Training suffers, unless
+ *            all workers have one velocity (docs/methods.md).
+ *     paper  as published, `own` without its second half. An entry that lost in an
+ *            inner merge, while its index won elsewhere, is lost for good.
  *
  * A worker remembers what its merges rejected until the final W is known; what `paper`
  * loses is counted by it. */
