@@ -5,8 +5,8 @@
  * bench/peers/ has the same in PyTorch. */
 #include "bench.h"
 
-#include "compute.h"
-#include "models.h"
+#include "layers/compute.h"
+#include "models/model.h"
 
 #include <inttypes.h>
 #include <math.h>

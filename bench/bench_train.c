@@ -6,7 +6,7 @@
 #include "bench.h"
 #include "gradients.h"
 
-#include "compute.h"
+#include "layers/compute.h"
 
 enum { BATCH = 64 };
 

@@ -3,10 +3,10 @@
  * gradients.c - made-up gradients, and those of FNN-3. */
 #include "gradients.h"
 
-#include "compute.h"
-#include "data.h"
+#include "layers/compute.h"
+#include "data/data.h"
 #include "kernels/random.h"
-#include "optimizer.h"
+#include "optim/optimizer.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #define GWB_GRADIENTS_H
 
 #include "base.h"
-#include "models.h"
+#include "models/model.h"
 
 /* Fills g with made-up values: heavy-tailed, and with a scale of its own for every
  * block of coordinates, as the layers of a network have it. The scales come again

@@ -2,7 +2,7 @@
  *
  * rows.c - prints results as tables for people or as lines of JSON. */
 #include "bench.h"
-#include "json.h"
+#include "files/json.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -7,7 +7,7 @@
 #include "commands.h"
 #include "common.h"
 #include "compare.h"
-#include "newfile.h"
+#include "files/newfile.h"
 
 #include <errno.h>
 #include <fcntl.h>

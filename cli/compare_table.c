@@ -9,7 +9,7 @@
 #define _GNU_SOURCE
 #include "common.h"
 #include "compare.h"
-#include "json.h"
+#include "files/json.h"
 #include "progress.h"
 
 #include <inttypes.h>

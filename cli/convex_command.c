@@ -4,9 +4,9 @@
  * average models, on problems whose optimum is known. */
 #define _GNU_SOURCE
 #include "commands.h"
-#include "convex.h"
+#include "convex/convex.h"
 #include "flags.h"
-#include "json.h"
+#include "files/json.h"
 
 #include <inttypes.h>
 #include <stddef.h>

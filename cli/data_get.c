@@ -10,7 +10,7 @@
 #define _GNU_SOURCE
 #include "child.h"
 #include "data_sets.h"
-#include "md5.h"
+#include "files/md5.h"
 #include "progress.h"
 
 #include <errno.h>

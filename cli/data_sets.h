@@ -5,7 +5,7 @@
 #ifndef GWC_DATA_SETS_H
 #define GWC_DATA_SETS_H
 
-#include "data_places.h"
+#include "data/data_places.h"
 
 /* One file, by its contents: they count after unpacking, if the file is gzipped. */
 typedef struct gwc_file {

@@ -7,11 +7,11 @@
 #include "simulate.h"
 #include "report_page.h"
 
-#include "compute.h"
-#include "data.h"
-#include "json.h"
-#include "models.h"
-#include "optimizer.h"
+#include "layers/compute.h"
+#include "data/data.h"
+#include "files/json.h"
+#include "models/model.h"
+#include "optim/optimizer.h"
 
 #include <string.h>
 

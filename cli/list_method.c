@@ -4,7 +4,7 @@
  * expect of it. Nothing here knows a method by name. */
 #include "list_method.h"
 #include "common.h"
-#include "json.h"
+#include "files/json.h"
 
 #include <stdio.h>
 #include <string.h>

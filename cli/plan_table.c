@@ -3,7 +3,7 @@
  * plan_table.c - judges what was found and shows it. */
 #include "plan.h"
 #include "common.h"
-#include "json.h"
+#include "files/json.h"
 #include "progress.h"
 
 #include <inttypes.h>

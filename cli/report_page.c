@@ -6,8 +6,8 @@
 #define _GNU_SOURCE
 #include "report_page.h"
 #include "common.h"
-#include "json.h"
-#include "newfile.h"
+#include "files/json.h"
+#include "files/newfile.h"
 #include "page_bytes.h"
 
 #include <math.h>

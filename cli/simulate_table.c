@@ -3,7 +3,7 @@
  * simulate_table.c - prints simulated points. */
 #include "simulate.h"
 
-#include "json.h"
+#include "files/json.h"
 #include "progress.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
  * train_command.c - "gradwire train": one run. */
 #define _GNU_SOURCE
 #include "commands.h"
-#include "agree.h"
+#include "run/agree.h"
 #include "common.h"
 #include "flags.h"
 #include "launch.h"

@@ -3,7 +3,7 @@
  * weights_command.c - "gradwire weights": takes weights out of checkpoints. */
 #include "commands.h"
 
-#include "weights.h"
+#include "run/weights.h"
 
 #include <stdio.h>
 #include <string.h>

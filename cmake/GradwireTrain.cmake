@@ -2,7 +2,7 @@
 #
 # The trainer (train/) and the command (cli/, bench/). The trainer sees installed
 # headers only; the benchmarks may look inside the library.
-file(GLOB train_sources CONFIGURE_DEPENDS train/*.c)
+file(GLOB_RECURSE train_sources CONFIGURE_DEPENDS train/*.c)
 file(GLOB cli_sources CONFIGURE_DEPENDS cli/*.c)
 file(GLOB bench_sources CONFIGURE_DEPENDS cli/bench_*.c bench/*.c)
 

@@ -5,9 +5,9 @@
  *
  * The first byte says which. Sections: kind and worker (1 byte), length (1 byte, or
  * with its top bit 16 times as much), contents. */
-#include "checkpoint.h"
-#include "section_parts.h"
-#include "weights.h"
+#include "run/checkpoint.h"
+#include "files/section_parts.h"
+#include "run/weights.h"
 
 #include <stdlib.h>
 #include <string.h>

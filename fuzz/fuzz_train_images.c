@@ -2,8 +2,8 @@
  *
  * fuzz_train_images.c - any bytes as a data file. The first says what the rest is
  * taken for; what is accepted can be read from end to end. */
-#include "data.h"
-#include "idx.h"
+#include "data/data.h"
+#include "data/idx.h"
 
 #include <stdlib.h>
 

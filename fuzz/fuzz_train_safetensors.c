@@ -3,7 +3,7 @@
  * fuzz_train_safetensors.c - any bytes as a safetensors file. What opens can be read:
  * every tensor of floats lies in the file, each has a name of its own, and every byte
  * after the header belongs to one of them. */
-#include "safetensors.h"
+#include "files/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>

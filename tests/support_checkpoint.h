@@ -5,7 +5,7 @@
 #ifndef SUPPORT_CHECKPOINT_H
 #define SUPPORT_CHECKPOINT_H
 
-#include "checkpoint.h"
+#include "run/checkpoint.h"
 #include "support_training.h"
 
 #include <setjmp.h>

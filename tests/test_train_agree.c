@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
-#include "pact.h"
+#include "run/agree.h"
+#include "run/stop_together.h"
 
 enum { WORKERS = 3 };
 

@@ -5,7 +5,7 @@
  * runs that are killed are in test_cli_resume.py. */
 #define _GNU_SOURCE
 #include "support_checkpoint.h"
-#include "weights.h"
+#include "run/weights.h"
 
 #include <errno.h>
 #include <linux/capability.h>

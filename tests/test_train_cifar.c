@@ -3,8 +3,8 @@
  * test_train_cifar.c - CIFAR-10's files right and wrong, normalised batches, and
  * what augmentation does to a picture. */
 #define _GNU_SOURCE
-#include "augment.h"
-#include "data.h"
+#include "data/augment.h"
+#include "data/data.h"
 #include "support_folder.h"
 
 #include <setjmp.h>

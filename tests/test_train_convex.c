@@ -3,7 +3,7 @@
  * test_train_convex.c - convex problems: the gradient is that of the loss, the optimum
  * is the optimum, the risk is what samples say; and simulated workers end where real
  * ones do. */
-#include "convex.h"
+#include "convex/convex.h"
 
 #include <math.h>
 #include <setjmp.h>

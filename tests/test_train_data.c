@@ -3,10 +3,10 @@
  * test_train_data.c - data sets: IDX files right and wrong, made-up data, and the
  * order in which workers see samples. */
 #define _GNU_SOURCE
-#include "data.h"
-#include "idx.h"
-#include "md5.h"
-#include "shuffle.h"
+#include "data/data.h"
+#include "data/idx.h"
+#include "files/md5.h"
+#include "data/shuffle.h"
 #include "support_folder.h"
 
 #include <setjmp.h>

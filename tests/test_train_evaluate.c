@@ -3,8 +3,8 @@
  * test_train_evaluate.c - evaluation of models with statistics of the data: the
  * workers' averaged for what they share, their own for their own models, and each
  * goes on with its own. */
-#include "compute.h"
-#include "job.h"
+#include "layers/compute.h"
+#include "run/job.h"
 
 #include <math.h>
 #include <setjmp.h>

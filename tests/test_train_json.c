@@ -2,7 +2,7 @@
  *
  * test_train_json.c - the JSON writer: nesting, escapes, numbers JSON lacks. */
 #define _GNU_SOURCE
-#include "json.h"
+#include "files/json.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -2,11 +2,11 @@
  *
  * test_train_language.c - what is special about language models: states that go on
  * from batch to batch, causal attention, dropout, clipping, exp and its kin. */
-#include "clip.h"
-#include "compute.h"
-#include "dropout.h"
-#include "models.h"
-#include "smooth.h"
+#include "optim/clip.h"
+#include "layers/compute.h"
+#include "layers/dropout.h"
+#include "models/model.h"
+#include "layers/smooth.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -7,8 +7,8 @@
  * The loss is a sum of the outputs with random factors, in double precision. Along
  * the derivative itself, tensor by tensor and for the input, its slope is the square
  * of the derivative's length; the largest entries are also looked at one by one. */
-#include "compute.h"
-#include "layer.h"
+#include "layers/compute.h"
+#include "layers/layer.h"
 
 #include <math.h>
 #include <setjmp.h>

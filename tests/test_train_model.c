@@ -2,8 +2,8 @@
  *
  * test_train_model.c - every model in the table: its gradient against finite
  * differences, its first weights, its memory. */
-#include "compute.h"
-#include "models.h"
+#include "layers/compute.h"
+#include "models/model.h"
 
 #include <math.h>
 #include <setjmp.h>

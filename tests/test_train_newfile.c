@@ -3,7 +3,7 @@
  * test_train_newfile.c - files that are written for a user: whole or not at all, two
  * at once under one name, through links, and straight into what is no regular file. */
 #define _GNU_SOURCE
-#include "newfile.h"
+#include "files/newfile.h"
 #include "support_folder.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
  *
  * test_train_optimizer.c - optimizers against slow obvious versions in double, and
  * learning-rate schedules at the points where they bend. */
-#include "optimizer.h"
-#include "lr_schedule.h"
+#include "optim/optimizer.h"
+#include "optim/lr_schedule.h"
 
 #include <math.h>
 #include <setjmp.h>

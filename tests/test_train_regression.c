@@ -2,10 +2,10 @@
  *
  * test_train_regression.c - models with one output: their losses, their made-up
  * data, and that they find what the data was made with. */
-#include "convex.h"
-#include "data.h"
-#include "models.h"
-#include "optimizer.h"
+#include "convex/convex.h"
+#include "data/data.h"
+#include "models/model.h"
+#include "optim/optimizer.h"
 
 #include <math.h>
 #include <setjmp.h>

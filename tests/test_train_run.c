@@ -4,9 +4,9 @@
  * workers are started; many workers do what one with a larger batch does; stops,
  * skipped steps and the run directory. */
 #define _GNU_SOURCE
-#include "compute.h"
-#include "job.h"
-#include "shuffle.h"
+#include "layers/compute.h"
+#include "run/job.h"
+#include "data/shuffle.h"
 #include "support_training.h"
 
 #include <math.h>

@@ -3,10 +3,10 @@
  * test_train_text.c - text as data: files, vocabulary, rows and columns; and runs
  * that train on it. The models are in test_train_language.c. */
 #define _GNU_SOURCE
-#include "compute.h"
-#include "job.h"
-#include "shuffle.h"
-#include "words.h"
+#include "layers/compute.h"
+#include "run/job.h"
+#include "data/shuffle.h"
+#include "data/words.h"
 #include "support_training.h"
 
 #include <math.h>

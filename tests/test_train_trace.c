@@ -3,7 +3,7 @@
  * test_train_trace.c - a timeline keeps its nanoseconds however late in a run its
  * stretches lie: neighbours neither overlap nor leave a gap. */
 #include "common.h"
-#include "trace_file.h"
+#include "run/trace_file.h"
 #include "support_folder.h"
 
 #include <math.h>

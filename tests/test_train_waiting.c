@@ -4,7 +4,7 @@
  * silent: nobody gives up, and what went wrong is said by worker 0. */
 #define _GNU_SOURCE
 #include "common.h"
-#include "slow_work.h"
+#include "run/slow_work.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

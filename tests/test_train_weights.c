@@ -3,8 +3,8 @@
  * test_train_weights.c - weights as safetensors: there and back, of another model,
  * of other tools, damaged. */
 #define _GNU_SOURCE
-#include "safetensors.h"
-#include "weights.h"
+#include "files/safetensors.h"
+#include "run/weights.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -13,8 +13,8 @@
  *   twin_driver MODEL CHANNELS HEIGHT WIDTH CLASSES BATCH STEPS LR IDS FILE
  *
  * With IDS other than 0 inputs are whole numbers below it. */
-#include "compute.h"
-#include "models.h"
+#include "layers/compute.h"
+#include "models/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -29,6 +29,9 @@
 #define GWT_VECTOR
 #endif
 
+/* Bytes that a path may have, with its end. */
+enum { GWT_PATH_CAP = 4096 };
+
 /* count * bytes zeroed bytes aligned to 64, released with gwt_free(), which takes
  * NULL. On failure NULL, and the message says that there was no memory for
  * `what`; the caller returns GW_ERR_NOMEM. */

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * data_text.c - plain text for language models: text:DIR[,by=word|byte].
+ *
+ * By word: words are what lies between white space, and every line ends with the
+ * word <eos>. The vocabulary is that of the text to train with; other words of the
+ * texts to test with count as <unk> if that is a word of it, and are an error if
+ * not. By byte: the 256 bytes, line ends included.
+ *
+ * DIR holds train.txt, test.txt and valid.txt, or NAME.train.txt and so on, each
+ * possibly with .gz. One of the latter two may be missing; then the other serves for
+ * both. A sample is a row of T tokens, and its labels are the tokens that follow
+ * each of them:
+ *
+ *     tokens    0 1 2 ... T-1 | T T+1 ...
+ *     sample 0  0 1 2 ... T-1          labels  1 2 ... T-1 T
+ *     sample 1                  T T+1 ...
+ */
+#define _GNU_SOURCE
+#include "data/bytes.h"
+#include "data/data.h"
+#include "data/words.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { FILE_CAP = GWT_PATH_CAP + 300 };
+
+/* What a data set is made from while it is loaded. */
+typedef struct reader {
+    char directory[GWT_PATH_CAP];
+    int by_byte;
+    gwt_words words;
+    gwt_bytes train; /* the vocabulary's words lie in it */
+} reader;
+
+/* ---- finding the files --------------------------------------------------------- */
+
+/* How well a file's name fits "train" etc.: 0 not at all, 1 NAME.train.txt,
+ * 2 train.txt; ".gz" may follow. */
+static int fit(const char *name, const char *part)
+{
+    char want[32];
+    size_t n = strlen(name), w = (size_t)snprintf(want, sizeof want, "%s.txt", part);
+
+    if (n > 3 && strcmp(name + n - 3, ".gz") == 0)
+        n -= 3;
+    if (n < w || strncmp(name + n - w, want, w) != 0)
+        return 0;
+    return n == w ? 2 : name[n - w - 1] == '.';
+}
+
+/* Sets path to the file for that part; "" if there is none. Of equally good names
+ * the shorter counts, so a plain file goes before the same one gzipped. */
+static gw_status find_part(const reader *r, const char *part, char path[FILE_CAP])
+{
+    DIR *dir = opendir(r->directory);
+    char best[256] = "", rival[256] = "";
+
+    if (dir == NULL)
+        return gw_fail(GW_ERR_SYSTEM, "cannot read the directory %s: %s", r->directory,
+                       strerror(errno));
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+        int mine = fit(e->d_name, part), held = fit(best, part);
+        size_t len = strlen(e->d_name);
+        if (mine == 0 || mine < held || len >= sizeof best)
+            continue;
+        size_t shared = len < strlen(best) ? len : strlen(best);
+        int same = strncmp(best, e->d_name, shared) == 0;
+        snprintf(rival, sizeof rival, "%s", mine == held && !same ? best : "");
+        if (mine > held || !same || len < strlen(best))
+            snprintf(best, sizeof best, "%s", e->d_name);
+    }
+    closedir(dir);
+    if (rival[0] != '\0')
+        return gw_fail(GW_ERR_DATA, "%s holds both %s and %s; rename one to %s.txt",
+                       r->directory, best, rival, part);
+    path[0] = '\0';
+    if (best[0] != '\0')
+        snprintf(path, FILE_CAP, "%s/%s", r->directory, best);
+    return GW_OK;
+}
+
+static gw_status read_text(gwt_bytes *out, const char *path)
+{
+    GWT_TRY(gwt_bytes_load(out, path));
+    if (out->len == 0)
+        return gw_fail(GW_ERR_DATA, "%s is empty; it needs at least a line of text",
+                       path);
+    return GW_OK;
+}
+
+/* ---- words ----------------------------------------------------------------------- */
+
+static int is_space(unsigned char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Goes through a text word by word. */
+typedef struct cursor {
+    const char *at, *end;
+    size_t line; /* of the last word, counted from 1 */
+    int open;    /* whether a line has begun whose end mark has not come yet */
+} cursor;
+
+static const gwt_span eos = {"<eos>", 5}, unk = {"<unk>", 5};
+
+/* The next word; 0 at the end. */
+static int next_word(cursor *c, gwt_span *out)
+{
+    while (c->at < c->end && is_space((unsigned char)*c->at)) {
+        c->line += !c->open;
+        c->open = 1;
+        if (*c->at++ == '\n') {
+            c->open = 0;
+            *out = eos;
+            return 1;
+        }
+    }
+    if (c->at == c->end) {
+        int unfinished = c->open;
+        c->open = 0;
+        *out = eos;
+        return unfinished;
+    }
+    c->line += !c->open;
+    c->open = 1;
+    out->at = c->at;
+    while (c->at < c->end && !is_space((unsigned char)*c->at))
+        c->at++;
+    out->len = (size_t)(c->at - out->at);
+    return 1;
+}
+
+static cursor cursor_of(const gwt_bytes *bytes)
+{
+    const char *at = (const char *)bytes->at;
+
+    return (cursor){.at = at, .end = at + bytes->len};
+}
+
+/* The number of a word: in the text to train with a new one if need be. */
+static gw_status number_of(reader *r, gwt_span word, int learn, const char *path,
+                           size_t line, uint32_t *out)
+{
+    if (learn)
+        return gwt_words_add(&r->words, word, out);
+    *out = gwt_words_find(&r->words, word);
+    if (*out == UINT32_MAX)
+        *out = gwt_words_find(&r->words, unk);
+    if (*out == UINT32_MAX)
+        return gw_fail(
+            GW_ERR_DATA,
+            "%s, line %zu: '%.*s' is not a word of the text to train with, and that "
+            "has no <unk> to stand for it",
+            path, line, word.len < 60 ? (int)word.len : 60, word.at);
+    return GW_OK;
+}
+
+static gw_status encode_words(reader *r, gwt_split *split, const gwt_bytes *bytes,
+                              int learn, const char *path)
+{
+    cursor count = cursor_of(bytes), c = count;
+    gwt_span word;
+    size_t n = 0;
+
+    while (next_word(&count, &word))
+        n++;
+    split->token = gwt_calloc(n, sizeof *split->token, "tokens");
+    if (split->token == NULL)
+        return GW_ERR_NOMEM;
+    for (; next_word(&c, &word); split->tokens++)
+        GWT_TRY(number_of(r, word, learn, path, c.line, &split->token[split->tokens]));
+    return GW_OK;
+}
+
+static gw_status encode_bytes(gwt_split *split, const gwt_bytes *bytes)
+{
+    split->token = gwt_calloc(bytes->len, sizeof *split->token, "tokens");
+    if (split->token == NULL)
+        return GW_ERR_NOMEM;
+    split->tokens = bytes->len;
+    for (size_t i = 0; i < bytes->len; i++)
+        split->token[i] = bytes->at[i];
+    return GW_OK;
+}
+
+static gw_status encode(reader *r, gwt_split *split, const gwt_bytes *bytes, int learn,
+                        const char *path)
+{
+    if (r->by_byte)
+        return encode_bytes(split, bytes);
+    return encode_words(r, split, bytes, learn, path);
+}
+
+/* ---- loading ----------------------------------------------------------------------
+ */
+
+static gw_status load_train(reader *r, gwt_data *out)
+{
+    char path[FILE_CAP];
+
+    GWT_TRY(find_part(r, "train", path));
+    if (path[0] == '\0')
+        return gw_fail(GW_ERR_SYSTEM,
+                       "no train.txt[.gz] or NAME.train.txt[.gz] in %s: that is the "
+                       "text to train with",
+                       r->directory);
+    GWT_TRY(read_text(&r->train, path));
+    return encode(r, &out->train, &r->train, 1, path);
+}
+
+/* Leaves the split empty if there is no such file. */
+static gw_status load_part(reader *r, gwt_split *split, const char *part)
+{
+    char path[FILE_CAP];
+    gwt_bytes bytes;
+    gw_status st;
+
+    GWT_TRY(find_part(r, part, path));
+    if (path[0] == '\0')
+        return GW_OK;
+    st = read_text(&bytes, path);
+    if (st == GW_OK)
+        st = encode(r, split, &bytes, 0, path);
+    gwt_bytes_free(&bytes);
+    return st;
+}
+
+static gw_status load_all(reader *r, gwt_data *out)
+{
+    GWT_TRY(gwt_words_init(&r->words));
+    GWT_TRY(load_train(r, out));
+    GWT_TRY(load_part(r, &out->valid, "valid"));
+    GWT_TRY(load_part(r, &out->test, "test"));
+    if (out->test.tokens == 0) {
+        out->test = out->valid;
+        out->valid = (gwt_split){0};
+    }
+    if (out->test.tokens == 0)
+        return gw_fail(GW_ERR_SYSTEM,
+                       "neither test.txt nor valid.txt (with or without .gz) in %s: "
+                       "nothing to test with",
+                       r->directory);
+    out->classes = r->by_byte ? 256 : r->words.count;
+    return GW_OK;
+}
+
+/* DIR[,by=word|byte] */
+static gw_status parse(reader *r, const char *rest)
+{
+    const char *option = rest != NULL ? strstr(rest, ",by=") : NULL;
+    size_t len = rest == NULL     ? 0
+                 : option != NULL ? (size_t)(option - rest)
+                                  : strlen(rest);
+
+    if (len == 0 || len >= sizeof r->directory)
+        return gw_fail(GW_ERR_ARG, "data set text needs a directory, as in text:DIR or "
+                                   "text:DIR,by=byte");
+    snprintf(r->directory, sizeof r->directory, "%.*s", (int)len, rest);
+    if (option != NULL && strcmp(option, ",by=word") != 0) {
+        if (strcmp(option, ",by=byte") != 0)
+            return gw_fail(GW_ERR_ARG,
+                           "data set text: no '%s'; there are by=word and "
+                           "by=byte",
+                           option + 1);
+        r->by_byte = 1;
+    }
+    return GW_OK;
+}
+
+gw_status gwt_text_load(gwt_data *out, const char *rest, const char *data_dir)
+{
+    reader r = {0};
+    gw_status st;
+
+    (void)data_dir;
+    GWT_TRY(parse(&r, rest));
+    out->text = 1;
+    st = load_all(&r, out);
+    gwt_words_free(&r.words);
+    gwt_bytes_free(&r.train);
+    return st;
+}
+
+/* ---- samples -----------------------------------------------------------------------
+ */
+
+static gw_status cut(gwt_split *split, size_t sequence, const char *what)
+{
+    if (split->tokens < sequence + 1)
+        return gw_fail(GW_ERR_DATA,
+                       "the text to %s with has %zu token%s, but one row of --sequence "
+                       "%zu needs %zu; make --sequence smaller",
+                       what, split->tokens, split->tokens == 1 ? "" : "s", sequence,
+                       sequence + 1);
+    split->count = (split->tokens - 1) / sequence;
+    return GW_OK;
+}
+
+gw_status gwt_text_cut(gwt_data *data, size_t sequence)
+{
+    data->shape = (gwt_shape){sequence, 1, 1};
+    GWT_TRY(cut(&data->train, sequence, "train"));
+    if (data->valid.tokens > 0)
+        GWT_TRY(cut(&data->valid, sequence, "validate"));
+    return cut(&data->test, sequence, "test");
+}
+
+void gwt_text_batch(const gwt_data *data, const gwt_split *split, const uint32_t *pick,
+                    size_t first, size_t count, float *x, uint32_t *y)
+{
+    size_t T = data->shape.channels;
+
+    for (size_t i = 0; i < count; i++) {
+        size_t at = pick != NULL ? pick[first + i] : first + i;
+        const uint32_t *token = split->token + at * T;
+        for (size_t t = 0; t < T; t++) {
+            x[i * T + t] = (float)token[t];
+            y[i * T + t] = token[t + 1];
+        }
+    }
+}

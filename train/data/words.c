@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * words.c - a vocabulary as a hash table with open addressing, never more than half
+ * full. */
+#include "data/words.h"
+
+#include <string.h>
+
+enum { FIRST_SLOTS = 1 << 12 };
+
+/* FNV-1a. */
+static uint64_t hash(gwt_span word)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+    for (size_t i = 0; i < word.len; i++)
+        h = (h ^ (unsigned char)word.at[i]) * UINT64_C(0x100000001b3);
+    return h ^ h >> 32;
+}
+
+/* The slot that holds the word, or the free one where it belongs. */
+static size_t slot_of(const gwt_words *words, gwt_span word)
+{
+    size_t i = (size_t)hash(word) & (words->slots - 1);
+
+    for (; words->slot[i] != 0; i = (i + 1) & (words->slots - 1)) {
+        const gwt_span *w = &words->word[words->slot[i] - 1];
+        if (w->len == word.len && memcmp(w->at, word.at, word.len) == 0)
+            break;
+    }
+    return i;
+}
+
+/* A table of that many slots with the words of `from`. */
+static gw_status fill(gwt_words *out, const gwt_words *from, size_t slots)
+{
+    *out = (gwt_words){.count = from->count, .slots = slots};
+    out->word = gwt_calloc(slots / 2, sizeof *out->word, "a vocabulary");
+    out->slot = gwt_calloc(slots, sizeof *out->slot, "a vocabulary");
+    if (out->word == NULL || out->slot == NULL) {
+        gwt_words_free(out);
+        return GW_ERR_NOMEM;
+    }
+    for (size_t i = 0; i < from->count; i++) {
+        out->word[i] = from->word[i];
+        out->slot[slot_of(out, from->word[i])] = (uint32_t)i + 1;
+    }
+    return GW_OK;
+}
+
+gw_status gwt_words_init(gwt_words *out)
+{
+    return fill(out, &(gwt_words){0}, FIRST_SLOTS);
+}
+
+void gwt_words_free(gwt_words *words)
+{
+    gwt_free(words->word);
+    gwt_free(words->slot);
+    *words = (gwt_words){0};
+}
+
+static gw_status grow(gwt_words *words)
+{
+    gwt_words bigger;
+
+    GWT_TRY(fill(&bigger, words, 2 * words->slots));
+    gwt_words_free(words);
+    *words = bigger;
+    return GW_OK;
+}
+
+gw_status gwt_words_add(gwt_words *words, gwt_span word, uint32_t *number)
+{
+    size_t i = slot_of(words, word);
+
+    if (words->slot[i] == 0) {
+        if (words->count == GWT_WORDS_MAX)
+            return gw_fail(GW_ERR_DATA, "more than %d different words", GWT_WORDS_MAX);
+        if (words->count == words->slots / 2) {
+            GWT_TRY(grow(words));
+            i = slot_of(words, word);
+        }
+        words->word[words->count++] = word;
+        words->slot[i] = (uint32_t)words->count;
+    }
+    *number = words->slot[i] - 1;
+    return GW_OK;
+}
+
+uint32_t gwt_words_find(const gwt_words *words, gwt_span word)
+{
+    return words->slot[slot_of(words, word)] - 1;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * optimizer.c - SGD, AdaGrad, Adam. To add one: write its step and add one line to
+ * the table.
+ *
+ * Each is one loop over the vectors, so that parameters, gradient and state cross
+ * the memory bus once per step. */
+#include "optim/optimizer.h"
+
+#include <math.h>
+#include <string.h>
+
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+
+/* State that only decays, as that of inputs which are always 0, would end as subnormal
+ * numbers, with which CPUs compute many times slower. Less than this moves no weight.
+ */
+#define SETTLED 1e-30f
+
+static inline float settle(float state)
+{
+    return fabsf(state) < SETTLED ? 0.0f : state;
+}
+
+GWT_VECTOR static void sgd_plain(float *restrict x, const float *restrict g, size_t n,
+                                 float lr, float decay)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] -= lr * (g[i] + decay * x[i]);
+}
+
+/* v = momentum v + g, x -= lr v. */
+GWT_VECTOR static void sgd_momentum(float *restrict x, const float *restrict g,
+                                    float *restrict v, size_t n, float lr, float decay,
+                                    float momentum)
+{
+    for (size_t i = 0; i < n; i++) {
+        float vi = settle(momentum * v[i] + (g[i] + decay * x[i]));
+        v[i] = vi;
+        x[i] -= lr * vi;
+    }
+}
+
+static void sgd_step(float *x, const float *g, float *const *slot, size_t n, double lr,
+                     uint64_t t, const gwt_hyper *hyper)
+{
+    (void)t;
+    if (hyper->momentum == 0.0)
+        sgd_plain(x, g, n, (float)lr, (float)hyper->weight_decay);
+    else
+        sgd_momentum(x, g, slot[0], n, (float)lr, (float)hyper->weight_decay,
+                     (float)hyper->momentum);
+}
+
+/* s += g^2, x -= lr g / (sqrt(s) + 1e-10). */
+GWT_VECTOR static void adagrad(float *restrict x, const float *restrict g,
+                               float *restrict s, size_t n, float lr, float decay)
+{
+    for (size_t i = 0; i < n; i++) {
+        float gi = g[i] + decay * x[i];
+        float si = s[i] + gi * gi;
+        s[i] = si;
+        x[i] -= lr * (gi / (sqrtf(si) + 1e-10f));
+    }
+}
+
+static void adagrad_step(float *x, const float *g, float *const *slot, size_t n,
+                         double lr, uint64_t t, const gwt_hyper *hyper)
+{
+    (void)t;
+    adagrad(x, g, slot[0], n, (float)lr, (float)hyper->weight_decay);
+}
+
+/* The usual constants of Adam. */
+static const double adam_beta1 = 0.9, adam_beta2 = 0.999;
+static const float adam_epsilon = 1e-8f;
+
+/* m and s are the running means of g and g^2; rate and root carry the correction
+ * for having begun at 0. */
+GWT_VECTOR static void adam(float *restrict x, const float *restrict g,
+                            float *restrict m, float *restrict s, size_t n, float rate,
+                            float root, float decay)
+{
+    const float b1 = (float)adam_beta1, b2 = (float)adam_beta2;
+    const float c1 = (float)(1.0 - adam_beta1), c2 = (float)(1.0 - adam_beta2);
+
+    for (size_t i = 0; i < n; i++) {
+        float gi = g[i] + decay * x[i];
+        float mi = settle(b1 * m[i] + c1 * gi);
+        float si = settle(b2 * s[i] + c2 * (gi * gi));
+        m[i] = mi;
+        s[i] = si;
+        x[i] -= rate * (mi / (root * sqrtf(si) + adam_epsilon));
+    }
+}
+
+static void adam_step(float *x, const float *g, float *const *slot, size_t n, double lr,
+                      uint64_t t, const gwt_hyper *hyper)
+{
+    double steps = (double)(t + 1);
+    double rate = lr / (1.0 - pow(adam_beta1, steps));
+    double root = 1.0 / sqrt(1.0 - pow(adam_beta2, steps));
+
+    adam(x, g, slot[0], slot[1], n, (float)rate, (float)root,
+         (float)hyper->weight_decay);
+}
+
+static const gwt_optimizer table[] = {
+    {"sgd", "stochastic gradient descent, with --momentum", 0, 1, sgd_step},
+    {"adagrad", "rates per parameter that only fall", 1, 1, adagrad_step},
+    {"adam", "rates per parameter from running means", 1, 2, adam_step},
+};
+
+const gwt_optimizer *gwt_optimizer_at(size_t i)
+{
+    return i < COUNT(table) ? &table[i] : NULL;
+}
+
+gw_status gwt_optimizer_find(const char *name, const gwt_optimizer **out)
+{
+    for (size_t i = 0; i < COUNT(table); i++)
+        if (strcmp(table[i].name, name) == 0) {
+            *out = &table[i];
+            return GW_OK;
+        }
+    return gw_fail(GW_ERR_ARG, "no optimizer '%s'; there are sgd, adagrad and adam",
+                   name);
+}

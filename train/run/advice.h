@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * advice.h - which spec a run is synchronised by, if it is not the one that was asked
+ * for: see gw_spec_advise(). */
+#ifndef GWT_ADVICE_H
+#define GWT_ADVICE_H
+
+#include "run/job.h"
+
+/* Fills in job->used by --advice, and says in job->notes what was changed and why.
+ * What a method is known to cost is added to job->warnings. GW_ERR_SPEC, GW_ERR_ARG. */
+gw_status gwt_advise(gwt_job *job);
+
+/* Goes on as the checkpoint of that name does: with this spec, and this momentum of the
+ * optimizer. GW_ERR_DATA if they are none. */
+gw_status gwt_advise_as_before(gwt_job *job, const char *name, const char *sync,
+                               double momentum);
+
+/* Whether the spec has the momentum of the optimizer. Weight decay is then a part of
+ * the gradient that is synchronised, since momentum is to act on both; and each worker
+ * clips its own gradient, since what comes out is a velocity. */
+int gwt_momentum_moved(const gwt_job *job);
+
+#endif

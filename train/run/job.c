@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * job.c - a run as its parent process sees it. Everything that can be checked is
+ * checked here, before a worker starts. Nothing here computes: see compute.h. */
+#define _GNU_SOURCE
+#include "run/advice.h"
+#include "run/agree.h"
+#include "data/augment.h"
+#include "run/job.h"
+#include "data/shuffle.h"
+#include "run/slow_work.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static gw_status check_config(gwt_job *job)
+{
+    const gwt_config *c = &job->config;
+    const gwt_data_source *source;
+    const char *rest;
+
+    GWT_TRY(gwt_model_find(c->model, &job->model));
+    GWT_TRY(gwt_data_find(c->data, &source, &rest));
+    GWT_TRY(gw_spec_check(c->sync, NULL, 0));
+    if (c->link != NULL)
+        GWT_TRY(gw_link_parse(c->link, NULL, NULL));
+    GWT_TRY(gwt_optimizer_find(c->optimizer, &job->optimizer));
+    GWT_TRY(gwt_advise(job));
+    return gwt_schedule_parse(&job->schedule, c->schedule, c->warmup);
+}
+
+gw_status gwt_config_check(const gwt_config *config)
+{
+    gwt_job *job = gwt_calloc(1, sizeof *job, "a run");
+    gw_status st;
+
+    if (job == NULL)
+        return GW_ERR_NOMEM;
+    job->config = *config;
+    st = check_config(job);
+    gwt_free(job);
+    return st;
+}
+
+/* "500" steps or "2epochs". */
+static gw_status plan_checkpoints(gwt_job *job)
+{
+    const char *text = job->config.checkpoint_every;
+    const char *unit = text != NULL ? strstr(text, "epochs") : NULL;
+    size_t factor = 1;
+    char count[32];
+
+    if (text == NULL)
+        return GW_OK;
+    if (unit != NULL && unit > text && strcmp(unit, "epochs") == 0)
+        factor = job->epoch_steps;
+    snprintf(count, sizeof count, "%.*s",
+             factor == 1 ? (int)strlen(text) : (int)(unit - text), text);
+    GWT_TRY(gwt_parse_count("--checkpoint-every", count, 1, 1000000000000000,
+                            &job->checkpoint_every));
+    job->checkpoint_every *= factor;
+    return GW_OK;
+}
+
+/* Whether the model reads what the data set holds. Cuts text into rows. */
+static gw_status fit_data(gwt_job *job)
+{
+    const gwt_config *c = &job->config;
+
+    if (job->model->text != job->data.text)
+        return gw_fail(GW_ERR_ARG,
+                       "model %s reads %s, but data set %s is not that; 'gradwire "
+                       "list' shows what is",
+                       c->model, job->model->text ? "text" : "pictures or vectors",
+                       c->data);
+    if (c->dropout > 0.0 && !job->model->text)
+        return gw_fail(GW_ERR_ARG, "model %s has no dropout; leave --dropout away",
+                       c->model);
+    return job->data.text ? gwt_text_cut(&job->data, (size_t)c->sequence) : GW_OK;
+}
+
+static gw_status plan_steps(gwt_job *job)
+{
+    const gwt_config *c = &job->config;
+    size_t n = job->data.train.count;
+
+    job->epoch_steps = gwt_epoch_steps(n, c->workers, (size_t)c->batch);
+    if (job->epoch_steps == 0)
+        return gw_fail(GW_ERR_ARG,
+                       "%d workers with batches of %" PRIu64 " need more than the %zu "
+                       "samples of %s for one step; make --batch smaller",
+                       c->workers, c->batch, n, c->data);
+    job->total_steps = c->steps != 0 ? c->steps : c->epochs * job->epoch_steps;
+    job->log_every = c->log_every;
+    if (job->log_every == 0)
+        job->log_every = job->total_steps < 50 ? 1 : job->total_steps / 50;
+    GWT_TRY(plan_checkpoints(job));
+    job->schedule.epoch_steps = (double)job->epoch_steps;
+    job->schedule.total_steps = (double)job->total_steps;
+    return GW_OK;
+}
+
+static gw_status choose_augment(gwt_job *job)
+{
+    static const int of_word[] = {
+        [GWT_AUGMENT_WORD_NONE] = GWT_AUGMENT_NONE,
+        [GWT_AUGMENT_WORD_CROP] = GWT_AUGMENT_CROP,
+        [GWT_AUGMENT_WORD_FLIP] = GWT_AUGMENT_FLIP,
+        [GWT_AUGMENT_WORD_BOTH] = GWT_AUGMENT_CROP | GWT_AUGMENT_FLIP,
+    };
+    int word = job->config.augment;
+
+    job->augment = word == GWT_AUGMENT_WORD_AUTO ? job->data.augment : of_word[word];
+    return gwt_augment_check(job->augment, job->data.shape);
+}
+
+/* Whether the model, with its options, can be made for the data. */
+static gw_status check_model(const gwt_job *job)
+{
+    gwt_model *model;
+    gw_status st = gwt_model_outline(&model, job->config.model, job->data.shape,
+                                     job->data.classes);
+
+    gwt_model_free(model);
+    return st;
+}
+
+static gw_status make_shared(gwt_job *job)
+{
+    void *memory = mmap(NULL, sizeof *job->shared, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED)
+        return gw_fail(GW_ERR_SYSTEM, "no shared memory for the run: %s",
+                       strerror(errno));
+    job->shared = memory;
+    return GW_OK;
+}
+
+/* All that this process can do by itself. */
+static gw_status prepare_own(gwt_job *job)
+{
+    GWT_TRY(check_config(job));
+    GWT_TRY(gwt_data_load(&job->data, job->config.data, job->config.data_dir));
+    GWT_TRY(fit_data(job));
+    GWT_TRY(choose_augment(job));
+    GWT_TRY(check_model(job));
+    GWT_TRY(plan_steps(job));
+    return make_shared(job);
+}
+
+static gw_status make_rundir(void *job)
+{
+    return gwt_rundir_make(job);
+}
+
+static gw_status prepare(gwt_job *job)
+{
+    gw_comm *comm = job->config.comm;
+    gw_status st = prepare_own(job);
+
+    if (comm == NULL)
+        return st == GW_OK ? gwt_rundir_make(job) : st;
+    GWT_TRY(gwt_agree(comm, st));
+    GWT_TRY(gwt_agree_settings(job));
+    GWT_TRY(gwt_agree_link(job));
+    /* The directory and all files in it are worker 0's. */
+    GWT_TRY(
+        gwt_agree(comm, gwt_slow_work(comm, job->config.timeout, make_rundir, job)));
+    /* It has read there how the run goes on. */
+    return gw_broadcast(comm, &job->used, sizeof job->used, 0);
+}
+
+gw_status gwt_job_new(gwt_job **out, const gwt_config *config)
+{
+    gwt_job *job;
+    gw_status st;
+
+    *out = NULL;
+    job = gwt_calloc(1, sizeof *job, "a run");
+    if (job == NULL)
+        return GW_ERR_NOMEM;
+    job->config = *config;
+    st = prepare(job);
+    if (st != GW_OK) {
+        gwt_job_free(job);
+        return st;
+    }
+    *out = job;
+    return GW_OK;
+}
+
+void gwt_job_free(gwt_job *job)
+{
+    if (job == NULL)
+        return;
+    gwt_data_free(&job->data);
+    gwt_rundir_leave(job);
+    if (job->shared != NULL)
+        munmap(job->shared, sizeof *job->shared);
+    gwt_free(job);
+}
+
+/* As one worker of a comm that is there already. */
+static gw_status run_over(gwt_job *job, gw_comm *comm)
+{
+    gw_status st = GW_OK;
+
+    if (job->config.link != NULL)
+        st = gw_comm_link(comm, job->config.link);
+    if (st == GW_OK)
+        st = gwt_worker(comm, job);
+    return st == GW_OK ? GW_OK : gw_comm_fail(comm, st);
+}
+
+gw_status gwt_job_run(gwt_job *job, const gwt_observer *observer)
+{
+    gw_local_options opt = {
+        .struct_size = sizeof opt,
+        .workers = job->config.workers,
+        .spawn = (gw_spawn)job->config.spawn,
+        .timeout_seconds = job->config.timeout,
+        .link = job->config.link,
+    };
+
+    job->observer = observer;
+    if (job->config.comm != NULL)
+        return run_over(job, job->config.comm);
+    return gw_local_run(&opt, gwt_worker, job);
+}
+
+void gwt_job_stop(gwt_job *job)
+{
+    gwt_stop_request(&job->shared->stop);
+}
+
+const gwt_summary *gwt_job_summary(const gwt_job *job)
+{
+    return &job->shared->summary;
+}
+
+const char *gwt_job_warnings(const gwt_job *job)
+{
+    return job->warnings;
+}
+
+const char *gwt_job_notes(const gwt_job *job)
+{
+    return job->notes;
+}
+
+const char *gwt_job_resumed(const gwt_job *job, uint64_t *step)
+{
+    *step = job->resume_step;
+    return job->resume[0] != '\0' ? job->resume : NULL;
+}
+
+const char *gwt_job_directory(const gwt_job *job)
+{
+    return job->directory;
+}
+
+double gwt_bits_per_param(const gw_stats *stats, uint64_t params)
+{
+    double floats = (double)stats->steps * (double)params;
+
+    return floats > 0 ? 8.0 * (double)stats->bytes_sent / floats : 0.0;
+}
+
+double gwt_dense_bytes(uint64_t params, int workers)
+{
+    return 8.0 * (double)params * (double)(workers - 1) / (double)workers;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * job.h - a run from the inside: what the parent prepares and the workers use. */
+#ifndef GWT_JOB_H
+#define GWT_JOB_H
+
+#include "data/data.h"
+#include "models/model.h"
+#include "optim/optimizer.h"
+#include "optim/lr_schedule.h"
+#include "run/stop.h"
+#include "train.h"
+
+#include <stdio.h>
+
+/* What the parent and all workers see the same memory of. */
+typedef struct gwt_shared {
+    gwt_stop stop;
+    gwt_summary summary; /* written by rank 0 before it ends */
+} gwt_shared;
+
+/* What workers step by, which --advice may have made another than was asked for. */
+typedef struct gwt_used {
+    char sync[GWT_SPEC_CAP];
+    double momentum; /* of the optimizer */
+} gwt_used;
+
+/* Read-only once the workers run, except for *shared. */
+struct gwt_job {
+    gwt_config config;
+    const gwt_model_spec *model;
+    const gwt_optimizer *optimizer;
+    gwt_used used;
+    gwt_schedule schedule;
+    gwt_data data;
+    int augment; /* sum of GWT_AUGMENT_... */
+    size_t epoch_steps;
+    uint64_t total_steps, log_every;
+    uint64_t checkpoint_every; /* steps; 0: never */
+    char directory[GWT_PATH_CAP];
+    int lock; /* open while this run owns the directory; 0: none */
+    char resume[GWT_PATH_CAP + 64]; /* the checkpoint to go on from, "" if none */
+    uint64_t resume_step;
+    char warnings[2048], notes[1024];
+    gwt_shared *shared;
+    const gwt_observer *observer;
+};
+
+/* The whole life of a worker; a gw_body whose arg is the job. */
+gw_status gwt_worker(gw_comm *comm, void *job);
+
+/* ---- the run directory (rundir.c) ------------------------------------------ */
+
+/* Sets job->directory and makes sure that it is there, can be written and holds no
+ * finished run, unless --force was given. */
+gw_status gwt_rundir_make(gwt_job *job);
+
+/* Gives the directory up. */
+void gwt_rundir_leave(gwt_job *job);
+
+/* Opens the metrics file and keeps the first `keep` bytes of it, whole lines only. */
+gw_status gwt_rundir_metrics(const gwt_job *job, uint64_t keep, FILE **out);
+
+/* Writes summary.json: all of it or nothing. */
+gw_status gwt_rundir_summary(const gwt_job *job);
+
+/* ---- evaluation (evaluate.c) ------------------------------------------------- */
+
+/* What the models are worth. */
+typedef struct gwt_verdict {
+    double loss, accuracy;   /* of the model, or of the workers' average; there is no
+                                accuracy (NaN) where numbers are predicted */
+    double workers_accuracy; /* mean of the workers' own; NaN if models are the same */
+    double workers_loss;     /* likewise */
+    double drift;            /* how far apart they are; NaN likewise */
+    double perplexity;       /* exp(loss) of language models; NaN of others */
+    int valid;               /* whether that is on the validation set */
+} gwt_verdict;
+
+/* The verdict before there is one: NaN throughout. */
+extern const gwt_verdict gwt_verdict_none;
+
+/* exp() of the mean of the workers' own losses, where perplexity is a number. */
+double gwt_workers_perplexity(const gwt_verdict *verdict);
+
+/* Evaluates a split of the data on all workers together. equal says whether the
+ * models are the same; if not, average receives the mean of the parameters (as many
+ * as the model has). Collective. */
+gw_status gwt_evaluate(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
+                       const gwt_split *split, gwt_model *model, int equal,
+                       float *average);
+
+/* Scores the part-th of so many parts of a text (evaluate_text.c). The model must be
+ * made for batches of at least GWT_EVAL_COLUMNS. */
+enum { GWT_EVAL_COLUMNS = 20 };
+gw_status gwt_score_text(gwt_score *sum, const gwt_data *data, const gwt_split *split,
+                         gwt_model *model, int part, int parts);
+
+/* Sets average (as many floats as gwt_model_stats() has) to the mean of the workers'
+ * statistics. Collective. */
+gw_status gwt_average_stats(gw_comm *comm, gwt_model *model, float *average);
+
+/* The FNV-1a hash of the bytes of n floats; of those and what was hashed before. */
+uint64_t gwt_hash(const float *x, size_t n);
+uint64_t gwt_hash_more(uint64_t hash, const float *x, size_t n);
+
+#endif

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loop.c - the life of one worker: the training loop and its clock.
+ *
+ *     batch -> forward, backward -> gw_sync_gradient -> optimizer -> gw_sync_model
+ *
+ * Clocks: compute_s is the batch, the model and the optimizer; sync_s the calls
+ * into gradwire; eval_s the test set. Gathering the loss of all workers for the
+ * log is in none of them, only in wall_s. */
+#define _GNU_SOURCE
+#include "run/advice.h"
+#include "data/augment.h"
+#include "optim/clip.h"
+#include "layers/compute.h"
+#include "run/checkpoint.h"
+#include "files/float_file.h"
+#include "data/shuffle.h"
+#include "run/slow_work.h"
+#include "run/weights.h"
+#include "run/worker.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+/* Evaluation is no smaller than this, or small training batches would make it
+ * slow. */
+enum { EVAL_BATCH = 128 };
+
+typedef gwt_life worker;
+typedef gwt_mean mean;
+
+/* ---- setting up ------------------------------------------------------------ */
+
+/* Ctrl-C and its kin concern the process that was started: worker processes ignore
+ * them, worker threads leave them to the main thread. */
+static void leave_signals(const gwt_config *config)
+{
+    sigset_t set;
+
+    if (config->comm != NULL)
+        return; /* this is the process that was started */
+    if (config->spawn == GW_SPAWN_PROCESSES) {
+        signal(SIGTERM, SIG_IGN);
+        return;
+    }
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+static gw_status make_model(worker *w)
+{
+    const gwt_job *job = w->job;
+    size_t batch = (size_t)job->config.batch, count;
+    size_t least = job->data.text ? GWT_EVAL_COLUMNS : EVAL_BATCH;
+
+    GWT_TRY(gwt_model_make(&w->model, job->config.model, job->data.shape,
+                           job->data.classes, batch > least ? batch : least));
+    gwt_model_init(w->model, job->config.seed);
+    const gw_tensor *tensors = gwt_model_tensors(w->model, &count);
+    return gw_layout_new(&w->layout, tensors, count);
+}
+
+static gw_status make_sync(worker *w)
+{
+    const gwt_config *config = &w->job->config;
+    /* A run that stops at a bad number ends there. */
+    gw_nonfinite rule = (gw_nonfinite)config->nonfinite == GW_NONFINITE_STOP
+                            ? GW_NONFINITE_END
+                            : (gw_nonfinite)config->nonfinite;
+    gw_sync_options opt = {
+        .struct_size = sizeof opt, .nonfinite = rule, .seed = config->seed};
+
+    return gw_sync_new(&w->sync, w->job->used.sync, w->layout, w->comm, &opt);
+}
+
+static gw_status make_buffers(worker *w)
+{
+    size_t n = gwt_model_floats(w->model), slots = w->job->optimizer->slots;
+    size_t vectors = slots + !gw_sync_keeps_equal(w->sync);
+
+    w->state = gwt_calloc(vectors * n, sizeof *w->state, "the optimizer's state");
+    w->order = gwt_calloc(w->job->data.train.count, sizeof *w->order, "the order");
+    w->labels = gwt_calloc((size_t)w->job->config.batch * gwt_model_outputs(w->model),
+                           sizeof *w->labels, "a batch");
+    if (w->state == NULL || w->order == NULL || w->labels == NULL)
+        return GW_ERR_NOMEM;
+    for (size_t i = 0; i < slots; i++)
+        w->slot[i] = w->state + i * n;
+    w->average = vectors > slots ? w->state + slots * n : NULL;
+    return GW_OK;
+}
+
+/* Worker 0 reads or writes a file for all. */
+static gw_status slow_work(worker *w, gw_status (*work)(void *), void *arg)
+{
+    return gwt_slow_work(w->comm, w->job->config.timeout, work, arg);
+}
+
+static gw_status read_weights(void *arg)
+{
+    worker *w = arg;
+
+    return gwt_weights_read(w->job->config.init, w->model);
+}
+
+/* The weights of --init, read by rank 0; gw_sync_start() hands out the parameters. */
+static gw_status take_weights(worker *w)
+{
+    size_t n;
+    float *stats = gwt_model_stats(w->model, &n);
+
+    if (w->job->config.init == NULL)
+        return GW_OK;
+    GWT_TRY(slow_work(w, read_weights, w));
+    return gw_broadcast(w->comm, stats, n * sizeof *stats, 0);
+}
+
+/* At the first step, or where a checkpoint ends. */
+static gw_status begin(worker *w)
+{
+    uint64_t metrics_len = 0;
+
+    w->saved_at = UINT64_MAX;
+    if (w->job->config.resume) {
+        GWT_TRY(gwt_checkpoint_load(w, &metrics_len));
+    } else {
+        GWT_TRY(take_weights(w));
+        GWT_TRY(gw_sync_start(w->sync, gwt_model_params(w->model)));
+    }
+    if (gw_comm_rank(w->comm) != 0)
+        return GW_OK;
+    return gwt_rundir_metrics(w->job, metrics_len, &w->metrics);
+}
+
+static gw_status set_up(worker *w)
+{
+    leave_signals(&w->job->config);
+    gwt_compute_threads(w->job->config.threads);
+    GWT_TRY(make_model(w));
+    GWT_TRY(make_sync(w));
+    GWT_TRY(make_buffers(w));
+    /* The first products make the engine generate its code; that is no part of a
+     * step's time. */
+    GWT_TRY(gwt_model_warm(w->model, (size_t)w->job->config.batch));
+    GWT_TRY(begin(w));
+    GWT_TRY(gw_barrier(w->comm));
+    return gwt_trace_open(&w->trace, &w->job->config, w->comm);
+}
+
+static void tear_down(worker *w)
+{
+    if (w->metrics != NULL)
+        fclose(w->metrics);
+    gw_sync_free(w->sync);
+    gw_layout_free(w->layout);
+    gwt_model_free(w->model);
+    gwt_trace_free(w->trace);
+    gwt_free(w->state);
+    gwt_free(w->order);
+    gwt_free(w->labels);
+}
+
+/* ---- stepping ---------------------------------------------------------------- */
+
+/* Treats the batch of the model's input, which begins at `first` of the order. */
+static void augment(worker *w, uint64_t epoch, size_t first)
+{
+    const gwt_job *job = w->job;
+    gwt_shape shape = job->data.shape;
+    float *x = gwt_model_input(w->model);
+
+    for (size_t i = 0; i < job->config.batch; i++)
+        gwt_augment(x + i * gwt_shape_floats(shape), shape, job->augment,
+                    job->config.seed, epoch, w->order[first + i]);
+}
+
+/* The order of samples in epoch `epoch`: shuffled, or in columns for models that
+ * carry a state, which ends with the epoch. */
+static void begin_epoch(worker *w, uint64_t epoch)
+{
+    const gwt_job *job = w->job;
+    size_t floats;
+
+    gwt_model_carry(w->model, &floats);
+    if (floats > 0)
+        gwt_columns(w->order, job->data.train.count,
+                    (size_t)job->config.batch * (size_t)job->config.workers);
+    else
+        gwt_shuffle(w->order, job->data.train.count, job->config.seed, epoch);
+    w->shuffled = 1 + epoch;
+}
+
+static gw_status compute_gradient(worker *w, uint64_t t, gwt_score *score)
+{
+    const gwt_job *job = w->job;
+    size_t in_epoch = (size_t)(t % job->epoch_steps), batch = (size_t)job->config.batch;
+    size_t first =
+        gwt_shard_first(in_epoch, job->config.workers, gw_comm_rank(w->comm), batch);
+
+    if (w->shuffled != 1 + t / job->epoch_steps)
+        begin_epoch(w, t / job->epoch_steps);
+    if (in_epoch == 0)
+        gwt_model_forget(w->model);
+    gwt_data_batch(&job->data, &job->data.train, w->order, first, batch,
+                   gwt_model_input(w->model), w->labels);
+    if (job->augment != GWT_AUGMENT_NONE)
+        augment(w, t / job->epoch_steps, first);
+    gwt_pass pass = {.batch = batch,
+                     .training = 1,
+                     .seed = job->config.seed,
+                     .step = t,
+                     .worker = (uint64_t)gw_comm_rank(w->comm),
+                     .dropout = job->config.dropout};
+    return gwt_model_train(w->model, w->labels, &pass, score);
+}
+
+static void clip_gradient(worker *w)
+{
+    double most = w->job->config.clip;
+
+    if (most > 0.0)
+        gwt_clip(gwt_model_grad(w->model), gwt_model_floats(w->model), most);
+}
+
+GWT_VECTOR static void add_scaled(float *restrict g, const float *restrict x, size_t n,
+                                  float factor)
+{
+    for (size_t i = 0; i < n; i++)
+        g[i] += factor * x[i];
+}
+
+/* What an optimizer does before its momentum is done before the momentum of the sync:
+ * see gwt_momentum_moved(). */
+static void lead_gradient(worker *w)
+{
+    double decay = w->job->config.weight_decay;
+
+    if (!gwt_momentum_moved(w->job))
+        return;
+    clip_gradient(w);
+    if (decay > 0.0)
+        add_scaled(gwt_model_grad(w->model), gwt_model_params(w->model),
+                   gwt_model_floats(w->model), (float)decay);
+}
+
+/* The learning rate of step t. */
+static double rate_of(const gwt_job *job, uint64_t t)
+{
+    return job->config.lr * gwt_schedule_factor(&job->schedule, t);
+}
+
+static void apply_gradient(worker *w, uint64_t t)
+{
+    const gwt_job *job = w->job;
+    gwt_hyper hyper = {job->used.momentum, job->config.weight_decay};
+
+    if (gwt_momentum_moved(job))
+        hyper.weight_decay = 0.0;
+    else
+        clip_gradient(w);
+    w->lr = rate_of(job, t);
+    job->optimizer->step(gwt_model_params(w->model), gwt_model_grad(w->model), w->slot,
+                         gwt_model_floats(w->model), w->lr, w->applied++, &hyper);
+}
+
+static void add_loss(worker *w, uint64_t t, const gwt_score *score)
+{
+    double loss = score->loss / (double)score->count;
+
+    if (t % w->job->epoch_steps == 0)
+        w->epoch = (mean){0};
+    w->epoch.sum += loss;
+    w->epoch.count += 1.0;
+    w->logged.sum += loss;
+    w->logged.count += 1.0;
+}
+
+static gw_status write_gradient(void *arg)
+{
+    worker *w = arg;
+
+    return gwt_record_floats(w->job->config.record_to, gwt_model_grad(w->model),
+                             gwt_model_floats(w->model));
+}
+
+/* For --record-gradient: what worker 0 brings to the exchange of the last step. */
+static gw_status record_gradient(worker *w, uint64_t t)
+{
+    if (w->job->config.record_to == NULL || t + 1 != w->job->total_steps)
+        return GW_OK;
+    return slow_work(w, write_gradient, w);
+}
+
+/* Step t = 0, 1, ... Where it is skipped, neither the optimizer nor the mean loss
+ * sees it. */
+static gw_status step(worker *w, uint64_t t, double *loss)
+{
+    gwt_score score;
+    double t0 = gwt_now(), t1, t2, t3;
+    gw_status st;
+
+    GWT_TRY(gw_sync_set_rate(w->sync, rate_of(w->job, t)));
+    GWT_TRY(compute_gradient(w, t, &score));
+    lead_gradient(w);
+    GWT_TRY(record_gradient(w, t));
+    t1 = gwt_now();
+    st = gw_sync_gradient(w->sync, gwt_model_grad(w->model));
+    t2 = gwt_now();
+    if (st == GW_SKIPPED) {
+        w->so_far.skipped++;
+    } else {
+        GWT_TRY(st);
+        apply_gradient(w, t);
+        add_loss(w, t, &score);
+    }
+    t3 = gwt_now();
+    GWT_TRY(gw_sync_model(w->sync, gwt_model_params(w->model)));
+    w->so_far.compute_s += (t1 - t0) + (t3 - t2);
+    w->so_far.sync_s += (t2 - t1) + (gwt_now() - t3);
+    w->so_far.steps = t + 1;
+    gwt_trace_compute(w->trace, t0, t1);
+    gwt_trace_compute(w->trace, t2, t3);
+    *loss = score.loss / (double)score.count;
+    return GW_OK;
+}
+
+static int evaluation_due(const gwt_job *job, uint64_t done)
+{
+    uint64_t every = job->config.eval_every * job->epoch_steps;
+
+    return every != 0 && done % every == 0;
+}
+
+/* Whether step t = 1, 2, ... is to be made. */
+static gw_status may_enter(worker *w, uint64_t t, int *go)
+{
+    gwt_stop *stop = &w->job->shared->stop;
+
+    if (w->job->config.comm != NULL)
+        return gwt_pact_enter(&w->pact, w->comm, stop, t, go);
+    *go = gwt_stop_enter(stop, t);
+    return GW_OK;
+}
+
+static gw_status save(worker *w)
+{
+    GWT_TRY(gwt_checkpoint_save(w));
+    w->saved_at = w->so_far.steps;
+    return GW_OK;
+}
+
+static gw_status train(worker *w)
+{
+    const gwt_job *job = w->job;
+
+    /* The average of models is not in a checkpoint, only what it is worth. */
+    if (w->average != NULL && w->so_far.steps > 0 && w->evaluated_at == w->so_far.steps)
+        GWT_TRY(gwt_life_evaluate(w));
+    for (uint64_t t = w->so_far.steps; t < job->total_steps; t++) {
+        double loss;
+        int go;
+        GWT_TRY(may_enter(w, t + 1, &go));
+        if (!go) {
+            w->so_far.stopped = 1;
+            break;
+        }
+        GWT_TRY(step(w, t, &loss));
+        GWT_TRY(gwt_trace_step(w->trace, w->comm));
+        gwt_life_tell(w, GWT_EVENT_STEP, loss);
+        int evaluation = evaluation_due(job, t + 1);
+        if (evaluation || (t + 1) % job->log_every == 0)
+            GWT_TRY(gwt_life_record(w, evaluation));
+        if (job->checkpoint_every != 0 && (t + 1) % job->checkpoint_every == 0)
+            GWT_TRY(save(w));
+    }
+    GWT_TRY(gwt_trace_end(w->trace, w->comm));
+    /* What started the ranks may not wait for the evaluation: mpirun kills a second
+     * after it asked. */
+    if (w->so_far.stopped && job->config.comm != NULL && w->average == NULL)
+        GWT_TRY(gwt_life_sum_up(w));
+    /* Before the last word: a run that goes on from here has not said it. */
+    if (job->checkpoint_every != 0 && w->saved_at != w->so_far.steps)
+        GWT_TRY(save(w));
+    /* The last word, unless it has been said. */
+    if (w->evaluated_at != w->so_far.steps || w->so_far.steps == 0)
+        return gwt_life_record(w, 1);
+    return GW_OK;
+}
+
+/* Lets the method end its way. Where workers differed until now, what the run has
+ * led to is evaluated once more: what they were worth by themselves, and how far
+ * apart they were, stays as it was before. */
+static gw_status finish(worker *w)
+{
+    gwt_verdict before = w->verdict;
+    double start = gwt_now();
+
+    GWT_TRY(gw_sync_finish(w->sync, gwt_model_params(w->model)));
+    w->so_far.sync_s += gwt_now() - start;
+    if (w->average == NULL)
+        return GW_OK;
+    GWT_TRY(gwt_life_evaluate(w));
+    w->verdict.workers_accuracy = before.workers_accuracy;
+    w->verdict.workers_loss = before.workers_loss;
+    w->verdict.drift = before.drift;
+    return GW_OK;
+}
+
+typedef struct weights_export {
+    worker *w;
+    float *stats; /* the average of the workers' */
+    size_t n;
+} weights_export;
+
+static gw_status write_weights(void *arg)
+{
+    const weights_export *e = arg;
+    size_t count;
+    const gw_tensor *tensors = gwt_model_tensors(e->w->model, &count);
+
+    return gwt_weights_write(e->w->job->config.export_to, tensors, count,
+                             gwt_life_result(e->w), e->stats, e->n);
+}
+
+/* Writes the weights for --export, with the average of the workers' statistics. */
+static gw_status export_weights(worker *w)
+{
+    weights_export e = {.w = w};
+    gw_status st;
+
+    if (w->job->config.export_to == NULL)
+        return GW_OK;
+    (void)gwt_model_stats(w->model, &e.n);
+    e.stats = gwt_calloc(e.n, sizeof *e.stats, "statistics");
+    if (e.stats == NULL)
+        return GW_ERR_NOMEM;
+    st = gwt_average_stats(w->comm, w->model, e.stats);
+    if (st == GW_OK)
+        st = slow_work(w, write_weights, &e);
+    gwt_free(e.stats);
+    return st;
+}
+
+gw_status gwt_worker(gw_comm *comm, void *job)
+{
+    worker w = {.job = job, .comm = comm};
+    gw_status st;
+
+    w.verdict = gwt_verdict_none;
+    st = set_up(&w);
+    w.mark = gwt_now();
+    w.began = w.mark - w.elapsed;
+    if (st == GW_OK)
+        st = train(&w);
+    if (st == GW_OK && !w.so_far.stopped)
+        st = finish(&w);
+    if (st == GW_OK)
+        st = gwt_life_sum_up(&w);
+    if (st == GW_OK)
+        st = export_weights(&w);
+    tear_down(&w);
+    return st;
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rundir.c - the directory of a run: metrics.jsonl, one object per line, and
+ * summary.json. */
+#define _GNU_SOURCE
+#include "run/checkpoint.h"
+#include "files/json.h"
+#include "run/weights.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FILE_CAP = GWT_PATH_CAP + 64, WORD_CAP = 48 };
+
+static void path_of(char path[FILE_CAP], const gwt_job *job, const char *name)
+{
+    snprintf(path, FILE_CAP, "%s/%s", job->directory, name);
+}
+
+/* Letters, digits, dots and single dashes, so that a spec can be part of a file
+ * name; the first WORD_CAP of them. */
+static void sanitise(char out[WORD_CAP], const char *text)
+{
+    size_t n = 0;
+
+    for (; *text != '\0' && n + 1 < WORD_CAP; text++)
+        if (isalnum((unsigned char)*text) || *text == '.')
+            out[n++] = *text;
+        else if (n > 0 && out[n - 1] != '-')
+            out[n++] = '-';
+    while (n > 0 && out[n - 1] == '-')
+        n--;
+    out[n] = '\0';
+}
+
+static gw_status cannot_make(const char *path)
+{
+    return gw_fail(GW_ERR_SYSTEM, "cannot make the run directory %s: %s", path,
+                   strerror(errno));
+}
+
+/* Makes every directory of the path that is not there. */
+static gw_status make_path(const char *path)
+{
+    char part[GWT_PATH_CAP];
+
+    snprintf(part, sizeof part, "%s", path);
+    for (char *at = part + 1; *at != '\0'; at++)
+        if (*at == '/') {
+            *at = '\0';
+            if (mkdir(part, 0777) != 0 && errno != EEXIST)
+                return cannot_make(path);
+            *at = '/';
+        }
+    if (mkdir(part, 0777) != 0 && errno != EEXIST)
+        return cannot_make(path);
+    return GW_OK;
+}
+
+/* runs/MODEL-DATA-SYNC-N with the first N that is free. */
+static gw_status make_numbered(gwt_job *job)
+{
+    char model[WORD_CAP], data[WORD_CAP], sync[WORD_CAP];
+
+    sanitise(model, job->config.model);
+    sanitise(data, job->config.data);
+    sanitise(sync, job->config.sync);
+    GWT_TRY(make_path("runs"));
+    for (int i = 1; i < 1000000; i++) {
+        snprintf(job->directory, sizeof job->directory, "runs/%s-%s-%s-%d", model, data,
+                 sync, i);
+        if (mkdir(job->directory, 0777) == 0)
+            return GW_OK;
+        if (errno != EEXIST)
+            break;
+    }
+    return cannot_make(job->directory);
+}
+
+/* Sees that nothing is lost which the user may still want, and removes what is not
+ * wanted any more. */
+static gw_status make_room(gwt_job *job)
+{
+    int resume = job->config.resume, force = job->config.force;
+    char path[FILE_CAP];
+
+    path_of(path, job, "summary.json");
+    if (resume)
+        GWT_TRY(gwt_checkpoints_find(job));
+    else if (access(path, F_OK) == 0 && !force)
+        return gw_fail(GW_ERR_ARG,
+                       "%s holds a finished run; name another --out, or add --force "
+                       "to write over it",
+                       job->directory);
+    else if (gwt_checkpoints_any(job) && !force)
+        return gw_fail(GW_ERR_ARG,
+                       "%s holds checkpoints; add --resume to go on from them, or "
+                       "--force to remove them and begin anew",
+                       job->directory);
+    else
+        gwt_checkpoints_clear(job);
+    if (unlink(path) != 0 && errno != ENOENT)
+        return gw_fail(GW_ERR_SYSTEM, "cannot remove %s: %s", path, strerror(errno));
+    return GW_OK;
+}
+
+/* Two runs in one directory would spoil each other's files. The lock is the open
+ * file's, which workers share: it lasts until the last of them is gone. Those of a
+ * run that was just killed may need a moment for it. */
+static gw_status lock_directory(gwt_job *job)
+{
+    const struct timespec nap = {.tv_nsec = 20000000};
+    int tries = 250, fd = open(job->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        return gw_fail(GW_ERR_SYSTEM, "cannot open the run directory %s: %s",
+                       job->directory, strerror(errno));
+    job->lock = fd;
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK)
+            return GW_OK; /* a file system without locks */
+        if (tries-- == 0)
+            return gw_fail(GW_ERR_SYSTEM, "another run is writing to %s",
+                           job->directory);
+        nanosleep(&nap, NULL);
+    }
+    return GW_OK;
+}
+
+void gwt_rundir_leave(gwt_job *job)
+{
+    if (job->lock > 0)
+        close(job->lock);
+    job->lock = 0;
+}
+
+/* Whether the model can begin with the weights of --init. */
+static gw_status check_init(const gwt_job *job)
+{
+    gwt_model *model;
+    gw_status st;
+
+    /* A checkpoint counts more. */
+    if (job->config.init == NULL || job->config.resume)
+        return GW_OK;
+    GWT_TRY(gwt_model_outline(&model, job->config.model, job->data.shape,
+                              job->data.classes));
+    st = gwt_weights_check(job->config.init, model);
+    gwt_model_free(model);
+    return st;
+}
+
+/* A run of a day should not end with a wrong name for its weights, nor should an old
+ * run be removed for one that cannot begin. */
+static gw_status check_files(const gwt_job *job)
+{
+    const gwt_config *c = &job->config;
+    const char *const outputs[] = {c->export_to, c->record_to, c->trace};
+
+    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++)
+        if (outputs[i] != NULL)
+            GWT_TRY(gwt_newfile_check(outputs[i]));
+    return check_init(job);
+}
+
+/* Makes the directory, except to go on in one: that is there, or its name is wrong. */
+static gw_status enter_directory(gwt_job *job)
+{
+    const char *out = job->config.out;
+    struct stat info;
+
+    if (out[0] == '\0' || strlen(out) >= GWT_PATH_CAP)
+        return gw_fail(GW_ERR_ARG, "--out: '%s' is not the name of a directory", out);
+    snprintf(job->directory, sizeof job->directory, "%s", out);
+    if (job->config.resume && stat(out, &info) != 0 && errno == ENOENT)
+        return gw_fail(GW_ERR_ARG,
+                       "there is no run directory %s to go on in; name another --out, "
+                       "or leave out --resume to begin",
+                       out);
+    GWT_TRY(make_path(out));
+    GWT_TRY(lock_directory(job));
+    if (access(out, W_OK | X_OK) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "cannot write to the run directory %s: %s", out,
+                       strerror(errno));
+    return GW_OK;
+}
+
+gw_status gwt_rundir_make(gwt_job *job)
+{
+    const char *out = job->config.out;
+
+    if (out == NULL && job->config.resume)
+        return gw_fail(GW_ERR_ARG, "--resume needs --out, the run directory to go on "
+                                   "in");
+    if (out == NULL) {
+        GWT_TRY(check_files(job));
+        return make_numbered(job);
+    }
+    /* Files may be meant for the directory, so it comes first; the checks come before
+     * anything in it is removed. */
+    GWT_TRY(enter_directory(job));
+    GWT_TRY(check_files(job));
+    return make_room(job);
+}
+
+/* Cuts the file to at most `keep` bytes, after the end of a line. */
+static int cut_lines(FILE *file, uint64_t keep)
+{
+    struct stat info;
+
+    if (fstat(fileno(file), &info) != 0)
+        return -1;
+    off_t len = (uint64_t)info.st_size < keep ? info.st_size : (off_t)keep;
+    for (char last = 0; len > 0; len--)
+        if (pread(fileno(file), &last, 1, len - 1) == 1 && last == '\n')
+            break;
+    if (ftruncate(fileno(file), len) != 0)
+        return -1;
+    return fseeko(file, 0, SEEK_END);
+}
+
+gw_status gwt_rundir_metrics(const gwt_job *job, uint64_t keep, FILE **out)
+{
+    char path[FILE_CAP];
+    int fd;
+
+    path_of(path, job, "metrics.jsonl");
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    *out = fd >= 0 ? fdopen(fd, "r+") : NULL;
+    if (*out == NULL || cut_lines(*out, keep) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "cannot write %s: %s", path, strerror(errno));
+    return GW_OK;
+}
+
+/* By the word that asks for it; NULL for none. */
+static const char *augment_name(int what)
+{
+    if (what == (GWT_AUGMENT_CROP | GWT_AUGMENT_FLIP))
+        return "both";
+    if (what == GWT_AUGMENT_NONE)
+        return NULL;
+    return what == GWT_AUGMENT_CROP ? "crop" : "flip";
+}
+
+static void print_settings(gwt_json *j, const gwt_job *job)
+{
+    const gwt_config *c = &job->config;
+    const gwt_summary *s = &job->shared->summary;
+
+    gwt_json_text(j, "model", c->model);
+    gwt_json_text(j, "data", c->data);
+    gwt_json_text(j, "augment", augment_name(job->augment));
+    gwt_json_text(j, "sync", s->sync);
+    gwt_json_text(j, "sync_asked", c->sync);
+    gwt_json_text(j, "sync_advised",
+                  strcmp(job->used.sync, c->sync) == 0 ? NULL : job->used.sync);
+    gwt_json_count(j, "workers", (uint64_t)c->workers);
+    gwt_json_count(j, "params", s->params);
+    gwt_json_count(j, "steps", s->steps);
+    gwt_json_real(j, "epochs", s->epochs);
+    gwt_json_count(j, "seed", c->seed);
+    gwt_json_count(j, "batch", c->batch);
+    gwt_json_count(j, "test_samples", job->data.test.count);
+    gwt_json_real(j, "lr", c->lr);
+    gwt_json_real(j, "momentum",
+                  strcmp(c->optimizer, "sgd") == 0 ? c->momentum : (double)NAN);
+    gwt_json_text(j, "optimizer", c->optimizer);
+    gwt_json_text(j, "link", c->link);
+    gwt_json_text(j, "transport", s->transport);
+    gwt_json_text(j, "isa", gw_isa());
+}
+
+static void print_costs(gwt_json *j, const gwt_summary *s)
+{
+    gwt_json_real(j, "wall_s", s->wall_s);
+    gwt_json_real(j, "compute_s", s->compute_s);
+    gwt_json_real(j, "sync_s", s->sync_s);
+    gwt_json_real(j, "encode_s", s->stats.encode_seconds);
+    gwt_json_real(j, "wait_s", s->stats.wait_seconds);
+    gwt_json_real(j, "decode_s", s->stats.decode_seconds);
+    gwt_json_real(j, "eval_s", s->eval_s);
+    gwt_json_count(j, "bytes_sent", s->stats.bytes_sent);
+    gwt_json_count(j, "bytes_received", s->stats.bytes_received);
+    gwt_json_count(j, "messages_sent", s->stats.messages_sent);
+    gwt_json_real(j, "bits_per_param", gwt_bits_per_param(&s->stats, s->params));
+    gwt_json_real(j, "residual_norm", s->residual_norm);
+    gwt_json_real(j, "mass_lost", s->mass_lost);
+}
+
+static void print_results(gwt_json *j, const gwt_summary *s)
+{
+    char hash[17];
+
+    snprintf(hash, sizeof hash, "%016" PRIx64, s->model_hash);
+    gwt_json_real(j, "train_loss", s->train_loss);
+    gwt_json_real(j, "test_loss", s->test_loss);
+    gwt_json_real(j, "test_accuracy", s->test_accuracy);
+    gwt_json_real(j, "test_accuracy_workers", s->test_accuracy_workers);
+    gwt_json_real(j, "test_loss_workers", s->test_loss_workers);
+    gwt_json_real(j, "perplexity", s->perplexity);
+    gwt_json_real(j, "perplexity_workers", s->perplexity_workers);
+    gwt_json_real(j, "drift", s->drift);
+    gwt_json_count(j, "skipped", s->skipped);
+    gwt_json_bool(j, "stopped", s->stopped);
+    gwt_json_text(j, "model_hash", hash);
+    gwt_json_text(j, "version", gw_version());
+}
+
+void gwt_job_print(const gwt_job *job, FILE *stream)
+{
+    gwt_json j = {.to = stream, .indent = 2};
+
+    gwt_json_open(&j, NULL, '{');
+    print_settings(&j, job);
+    print_costs(&j, &job->shared->summary);
+    print_results(&j, &job->shared->summary);
+    gwt_json_close(&j, '}');
+    putc('\n', stream);
+}
+
+static void print_job(FILE *stream, const void *job)
+{
+    gwt_job_print(job, stream);
+}
+
+gw_status gwt_rundir_summary(const gwt_job *job)
+{
+    char path[FILE_CAP], partial[FILE_CAP];
+
+    path_of(path, job, "summary.json");
+    path_of(partial, job, "summary.json.partial");
+    return gwt_newfile_print(path, partial, print_job, job);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * worker.h - what one worker has and knows while it trains, shared by the loop
+ * (loop.c) and by what saves and restores it (checkpoint.c). */
+#ifndef GWT_WORKER_H
+#define GWT_WORKER_H
+
+#include "run/job.h"
+#include "run/stop_together.h"
+#include "run/trace_file.h"
+
+/* A mean that is being gathered. */
+typedef struct gwt_mean {
+    double sum, count;
+} gwt_mean;
+
+typedef struct gwt_life {
+    const gwt_job *job;
+    gw_comm *comm;
+    gwt_model *model;
+    gw_layout *layout;
+    gw_sync *sync;
+
+    float *state;               /* slots of the optimizer, then the average */
+    float *slot[GWT_SLOTS_MAX]; /* in state: params floats each */
+    float *average;             /* in state, or NULL if models stay equal */
+    uint32_t *order;            /* samples of the epoch, as they come */
+    uint64_t shuffled;          /* the epoch that order is of, counted from 1 */
+    uint32_t *labels;           /* of the batch */
+    FILE *metrics;              /* rank 0 only */
+
+    gwt_summary so_far;
+    gwt_verdict verdict;
+    uint64_t applied;       /* steps that were not skipped */
+    uint64_t evaluated_at;  /* step of the last evaluation, 0: none */
+    double lr;              /* of the last step */
+    gwt_mean logged, epoch; /* losses since the last record, in this epoch */
+    gwt_trace *trace;       /* NULL: no timeline, or not any more */
+    gwt_pact pact;          /* where workers have no common memory */
+    double began, mark;     /* when the run and the current interval began */
+    uint64_t mark_step;
+    uint64_t saved_at; /* step of the last checkpoint, UINT64_MAX: none */
+    double elapsed;    /* of the run, before it was resumed */
+    gw_stats before;   /* its seconds, likewise; no counts */
+} gwt_life;
+
+/* ---- what it says of its training (worker_report.c)
+ * ------------------------------------ */
+
+/* Tells the observer, on rank 0. */
+void gwt_life_tell(gwt_life *w, gwt_event event, double loss);
+
+/* The test set at the end; before, the validation set where there is one.
+ * Collective. */
+gw_status gwt_life_evaluate(gwt_life *w);
+
+/* One line of metrics.jsonl, after an evaluation if one is due. Collective. */
+gw_status gwt_life_record(gwt_life *w, int evaluation);
+
+/* Writes the summary. Collective. */
+gw_status gwt_life_sum_up(gwt_life *w);
+
+/* The parameters that the run has led to. */
+const float *gwt_life_result(const gwt_life *w);
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * worker_report.c - what a worker says of its training: progress, evaluations, the log,
+ * the summary. */
+#define _GNU_SOURCE
+#include "files/json.h"
+#include "run/slow_work.h"
+#include "run/worker.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+typedef gwt_life worker;
+typedef gwt_mean mean;
+
+/* ---- telling ------------------------------------------------------------------ */
+
+void gwt_life_tell(gwt_life *w, gwt_event event, double loss)
+{
+    const gwt_observer *observer = w->job->observer;
+    const gwt_config *config = &w->job->config;
+    double now = gwt_now();
+
+    if (observer == NULL || gw_comm_rank(w->comm) != 0)
+        return;
+    double done = (double)(w->so_far.steps - w->mark_step);
+    gwt_progress p = {
+        .step = w->so_far.steps,
+        .steps = w->job->total_steps,
+        .epoch = (double)w->so_far.steps / (double)w->job->epoch_steps,
+        .loss = loss,
+        .lr = w->lr,
+        .seconds = now - w->began,
+        .samples = done * (double)config->batch * config->workers / (now - w->mark),
+        .test_loss = w->verdict.loss,
+        .test_accuracy = w->verdict.accuracy,
+        .perplexity = w->verdict.perplexity,
+        .valid = w->verdict.valid,
+        .bytes_sent = gw_sync_stats(w->sync).bytes_sent,
+    };
+    observer->tell(observer->arg, event, &p);
+}
+
+/* The mean over all workers; NaN if there is nothing in it. Collective. */
+static gw_status gather_mean(worker *w, const mean *m, double *out)
+{
+    float sum[2] = {(float)m->sum, (float)m->count};
+
+    GWT_TRY(gw_allreduce(w->comm, sum, 2));
+    *out = sum[1] > 0.0f ? (double)sum[0] / (double)sum[1] : (double)NAN;
+    return GW_OK;
+}
+
+/* What the workers' merges lost, as a share of what was applied; NaN where the method
+ * loses nothing. Collective. */
+static gw_status gather_lost(worker *w, double *out)
+{
+    gw_stats stats = gw_sync_stats(w->sync);
+    float lost = (float)stats.lost_mass;
+
+    GWT_TRY(gw_allreduce(w->comm, &lost, 1));
+    *out = stats.applied_mass > 0.0 ? (double)lost / stats.applied_mass : (double)NAN;
+    return GW_OK;
+}
+
+/* The test set at the end; before, the validation set where there is one. */
+gw_status gwt_life_evaluate(gwt_life *w)
+{
+    const gwt_data *data = &w->job->data;
+    int last = w->so_far.stopped || w->so_far.steps == w->job->total_steps;
+    int test = last || data->valid.count == 0;
+    double start = gwt_now();
+
+    GWT_TRY(gwt_evaluate(&w->verdict, w->comm, data, test ? &data->test : &data->valid,
+                         w->model, w->average == NULL, w->average));
+    if (test)
+        w->evaluated_at = w->so_far.steps;
+    w->so_far.eval_s += gwt_now() - start;
+    return GW_OK;
+}
+
+/* What the sync did so far, in the whole run. */
+static gw_stats stats_of(const worker *w)
+{
+    gw_stats stats = gw_sync_stats(w->sync);
+
+    stats.encode_seconds += w->before.encode_seconds;
+    stats.wait_seconds += w->before.wait_seconds;
+    stats.decode_seconds += w->before.decode_seconds;
+    return stats;
+}
+
+static void write_sync(gwt_json *j, const worker *w)
+{
+    gw_stats stats = stats_of(w);
+
+    gwt_json_real(j, "encode_s", stats.encode_seconds);
+    gwt_json_real(j, "wait_s", stats.wait_seconds);
+    gwt_json_real(j, "decode_s", stats.decode_seconds);
+    gwt_json_count(j, "bytes_sent", stats.bytes_sent);
+    gwt_json_count(j, "messages_sent", stats.messages_sent);
+    gwt_json_real(j, "bits_per_param",
+                  gwt_bits_per_param(&stats, gwt_model_floats(w->model)));
+    gwt_json_real(j, "residual_norm", gw_sync_residual_norm(w->sync));
+}
+
+static gw_status write_record(worker *w, double loss, int evaluated)
+{
+    gwt_json j = {.to = w->metrics};
+    const gwt_verdict *v = evaluated ? &w->verdict : &gwt_verdict_none;
+
+    gwt_json_open(&j, NULL, '{');
+    gwt_json_count(&j, "step", w->so_far.steps);
+    gwt_json_real(&j, "epoch", (double)w->so_far.steps / (double)w->job->epoch_steps);
+    gwt_json_real(&j, "loss", loss);
+    gwt_json_real(&j, "lr", w->lr);
+    gwt_json_real(&j, "seconds", gwt_now() - w->began);
+    gwt_json_real(&j, "compute_s", w->so_far.compute_s);
+    gwt_json_real(&j, "sync_s", w->so_far.sync_s);
+    write_sync(&j, w);
+    gwt_json_count(&j, "skipped", w->so_far.skipped);
+    gwt_json_text(&j, "evaluated", !evaluated ? NULL : v->valid ? "valid" : "test");
+    gwt_json_real(&j, "test_loss", v->loss);
+    gwt_json_real(&j, "test_accuracy", v->accuracy);
+    gwt_json_real(&j, "test_accuracy_workers", v->workers_accuracy);
+    gwt_json_real(&j, "test_loss_workers", v->workers_loss);
+    gwt_json_real(&j, "perplexity", v->perplexity);
+    gwt_json_real(&j, "perplexity_workers", gwt_workers_perplexity(v));
+    gwt_json_real(&j, "drift", v->drift);
+    gwt_json_close(&j, '}');
+    putc('\n', w->metrics);
+    if (fflush(w->metrics) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "cannot write %s/metrics.jsonl: %s",
+                       w->job->directory, strerror(errno));
+    return GW_OK;
+}
+
+/* One line of metrics.jsonl, after an evaluation if one is due. Collective. */
+gw_status gwt_life_record(gwt_life *w, int evaluation)
+{
+    double loss;
+
+    GWT_TRY(gather_mean(w, &w->logged, &loss));
+    /* The last evaluation may come after a step that has been told already. */
+    if (w->so_far.steps != w->mark_step || w->so_far.steps == 0)
+        gwt_life_tell(w, GWT_EVENT_LOG, loss);
+    if (evaluation) {
+        GWT_TRY(gwt_life_evaluate(w));
+        gwt_life_tell(w, GWT_EVENT_EVAL, loss);
+    }
+    if (w->metrics != NULL)
+        GWT_TRY(write_record(w, loss, evaluation));
+    w->logged = (mean){0};
+    w->mark = gwt_now();
+    w->mark_step = w->so_far.steps;
+    return GW_OK;
+}
+
+/* ---- summing up ---------------------------------------------------------------- */
+
+/* What the run has led to. */
+const float *gwt_life_result(const gwt_life *w)
+{
+    return w->average != NULL ? w->average : gwt_model_params(w->model);
+}
+
+static void fill_results(worker *w, double loss)
+{
+    gwt_summary *s = &w->so_far;
+
+    s->equal = w->average == NULL;
+    s->params = gwt_model_floats(w->model);
+    s->epochs = (double)s->steps / (double)w->job->epoch_steps;
+    s->stats = stats_of(w);
+    s->residual_norm = gw_sync_residual_norm(w->sync);
+    s->train_loss = loss;
+    s->test_loss = w->verdict.loss;
+    s->test_accuracy = w->verdict.accuracy;
+    s->test_accuracy_workers = w->verdict.workers_accuracy;
+    s->test_loss_workers = w->verdict.workers_loss;
+    s->drift = w->verdict.drift;
+    s->perplexity = w->verdict.perplexity;
+    s->perplexity_workers = gwt_workers_perplexity(&w->verdict);
+    snprintf(s->sync, sizeof s->sync, "%s", gw_sync_spec(w->sync));
+    snprintf(s->transport, sizeof s->transport, "%s", gw_comm_transport(w->comm));
+}
+
+/* The parameters, then what an evaluation takes for the statistics. Collective. */
+static gw_status hash_model(worker *w)
+{
+    const float *last = gwt_life_result(w);
+    size_t n;
+    float *stats;
+    gw_status st;
+
+    (void)gwt_model_stats(w->model, &n);
+    stats = gwt_calloc(n + 1, sizeof *stats, "a model's statistics");
+    if (stats == NULL)
+        return GW_ERR_NOMEM;
+    st = gwt_average_stats(w->comm, w->model, stats);
+    w->so_far.model_hash =
+        gwt_hash_more(gwt_hash(last, gwt_model_floats(w->model)), stats, n);
+    gwt_free(stats);
+    return st;
+}
+
+static gw_status write_summary(void *arg)
+{
+    return gwt_rundir_summary(((const worker *)arg)->job);
+}
+
+gw_status gwt_life_sum_up(gwt_life *w)
+{
+    double loss;
+
+    w->so_far.wall_s = gwt_now() - w->began;
+    GWT_TRY(gather_mean(w, &w->epoch, &loss));
+    GWT_TRY(gather_lost(w, &w->so_far.mass_lost));
+    GWT_TRY(hash_model(w));
+    if (gw_comm_rank(w->comm) == 0) {
+        fill_results(w, loss);
+        w->job->shared->summary = w->so_far;
+    } else if (w->job->config.comm != NULL) {
+        /* A process of its own has to know, too. */
+        w->job->shared->summary.stopped = w->so_far.stopped;
+    }
+    return gwt_slow_work(w->comm, w->job->config.timeout, write_summary, w);
+}
