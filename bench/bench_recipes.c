@@ -14,6 +14,7 @@
 #define _GNU_SOURCE
 #include "bench.h"
 #include "gradients.h"
+#include "plan/heavy_gradient.h"
 
 #include "collective/collective.h"
 #include "kernels/levels.h"
@@ -370,7 +371,7 @@ static void settle(int rank)
 static void next_vectors(desk *d, const board *b)
 {
     size_t which = ((size_t)d->step * WORKERS + (size_t)d->rank) % GRADIENTS;
-    const float *g = b->gradients + which * GWB_HEAVY_PERIOD;
+    const float *g = b->gradients + which * GWC_HEAVY_PERIOD;
 
     memcpy(d->x, g, d->n * sizeof *d->x);
     memcpy(d->v, g, d->n * sizeof *d->v);
@@ -498,13 +499,13 @@ static gw_status measure(gwb_sheet *sheet, const recipe *recipe, const float *gr
 static gw_status run(gwb_sheet *sheet)
 {
     size_t n = sheet->set->n < FLOATS ? sheet->set->n : FLOATS;
-    size_t all = n + (size_t)GRADIENTS * GWB_HEAVY_PERIOD;
+    size_t all = n + (size_t)GRADIENTS * GWC_HEAVY_PERIOD;
     float *gradients = gwi_calloc(all, sizeof *gradients);
     gw_status st = GW_OK;
 
     if (gradients == NULL)
         return gw_fail(GW_ERR_NOMEM, "no memory for gradients of %zu floats", n);
-    gwb_heavy_gradient(gradients, all);
+    gwc_heavy_gradient(gradients, all);
     for (size_t i = 0; st == GW_OK && i < COUNT(recipes); i++)
         st = measure(sheet, &recipes[i], gradients, n);
     gwi_free(gradients);

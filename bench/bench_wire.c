@@ -6,6 +6,7 @@
  * average if all sets are equally likely; those that a training chooses are not. */
 #include "bench.h"
 #include "lab.h"
+#include "plan/heavy_gradient.h"
 
 #include "kernels/levels.h"
 #include "kernels/random.h"
@@ -258,7 +259,7 @@ static gw_status random_rows(gwb_sheet *sheet, double density)
         st = gw_fail(GW_ERR_NOMEM, "no memory for %u positions", (unsigned)k);
     } else {
         random_positions(d.positions, n, k);
-        gwb_heavy_gradient(d.values, k);
+        gwc_heavy_gradient(d.values, k);
         st = rows(sheet, &d);
     }
     gwi_free(d.positions);

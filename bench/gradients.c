@@ -1,58 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gradients.c - made-up gradients, and those of FNN-3. */
+ * gradients.c - the gradients of FNN-3 in training. */
 #include "gradients.h"
 
 #include "layers/compute.h"
 #include "data/data.h"
-#include "kernels/random.h"
 #include "optim/optimizer.h"
 
-#include <math.h>
 #include <string.h>
-
-/* ---- made up ------------------------------------------------------------------- */
-
-enum { BLOCK = 4096 };
-
-/* A bell curve from 64 random bits: the sum of four uniform numbers, which is
- * within 3.5 standard deviations. */
-static float bell(uint64_t bits)
-{
-    float sum = 0.0f;
-
-    for (int i = 0; i < 4; i++)
-        sum += (float)(int)((bits >> (16 * i)) & 0xffff);
-    return (sum - 131070.0f) / 37837.0f;
-}
-
-/* The product of a bell curve and an exponential: most entries are small, a few are
- * ten times the standard deviation. */
-static float heavy(uint64_t key, uint64_t i)
-{
-    uint64_t bits = gwi_random64(key, i);
-    float uniform = (float)(int)(1 + (gwi_mix64(bits) >> 40)) * 0x1p-24f;
-
-    return -logf(uniform) * bell(bits);
-}
-
-void gwb_heavy_gradient(float *g, size_t n)
-{
-    uint64_t key = gwi_random_key(1, 0, 0), scales = gwi_random_key(2, 0, 0);
-
-    for (size_t begin = 0; begin < n; begin += BLOCK) {
-        /* From 1/8 to 8 of the middle, evenly in the logarithm. */
-        float spread =
-            (float)(int)(gwi_random64(scales, begin % GWB_HEAVY_PERIOD) >> 40) *
-            0x1p-24f;
-        float scale = exp2f(6.0f * spread - 3.0f);
-        size_t end = n - begin < BLOCK ? n : begin + BLOCK;
-        for (size_t i = begin; i < end; i++)
-            g[i] = scale * heavy(key, i);
-    }
-}
-
-/* ---- of a network -------------------------------------------------------------- */
 
 struct gwb_net {
     gwt_data data;

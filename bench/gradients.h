@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gradients.h - gradients to measure with: made up, and of a network in training. */
+ * gradients.h - gradients to measure with: those of a network in training. */
 #ifndef GWB_GRADIENTS_H
 #define GWB_GRADIENTS_H
 
 #include "base.h"
 #include "models/model.h"
-
-/* Fills g with made-up values: heavy-tailed, and with a scale of its own for every
- * block of coordinates, as the layers of a network have it. The scales come again
- * after GWB_HEAVY_PERIOD floats. */
-enum { GWB_HEAVY_PERIOD = 1 << 18 };
-void gwb_heavy_gradient(float *g, size_t n);
 
 /* FNN-3 in training, alone, with plain SGD. */
 typedef struct gwb_net gwb_net;

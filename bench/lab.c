@@ -2,6 +2,7 @@
  *
  * lab.c - makes the vectors that kernels are measured on. */
 #include "lab.h"
+#include "plan/heavy_gradient.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -58,10 +59,10 @@ static gw_status allocate(gwb_lab *lab)
 
 static gw_status make_up(gwb_lab *lab, size_t n)
 {
-    plan(lab, n, GWB_HEAVY_PERIOD);
+    plan(lab, n, GWC_HEAVY_PERIOD);
     snprintf(lab->label, sizeof lab->label, "made-up gradients");
     GWI_TRY(allocate(lab));
-    gwb_heavy_gradient(lab->tiles, n + lab->steps * lab->tile);
+    gwc_heavy_gradient(lab->tiles, n + lab->steps * lab->tile);
     return GW_OK;
 }
 

@@ -20,7 +20,7 @@
 #include "kernels/select.h"
 
 typedef enum gwb_origin {
-    GWB_MADE_UP,   /* gwb_heavy_gradient() */
+    GWB_MADE_UP,   /* gwc_heavy_gradient() */
     GWB_FNN3,      /* of FNN-3, vectors of one tile */
     GWB_FNN3_TILED /* of FNN-3, vectors of n floats */
 } gwb_origin;

@@ -4,8 +4,8 @@
 #include "commands.h"
 #include "flags.h"
 #include "list_method.h"
-#include "simulate.h"
-#include "report_page.h"
+#include "simulate/simulate.h"
+#include "report/report_page.h"
 
 #include "layers/compute.h"
 #include "data/data.h"

@@ -4,6 +4,7 @@
 #
 #   test_*.c          one cmocka executable; sees inside the library
 #   test_train_*.c    the same, with the trainer
+#   test_command_*.c  the same, with the trainer and the headers of the command
 #   test_*.sh, .py    run the command; GRADWIRE, GRADWIRE_SOURCE and GRADWIRE_BUILD
 #                     are set, exit status 77 means "skipped"
 #   support*.c        helpers linked into every cmocka executable
@@ -50,7 +51,7 @@ endfunction()
 function(gradwire_cmocka_test source)
   cmake_path(GET source STEM name)
   set(label lib)
-  if(name MATCHES "^test_train_")
+  if(name MATCHES "^test_(train|command)_")
     if(NOT TARGET gradwire_train)
       return()
     endif()
@@ -64,6 +65,9 @@ function(gradwire_cmocka_test source)
   target_include_directories(${name} SYSTEM PRIVATE ${CMOCKA_INCLUDE_DIR})
   if(label STREQUAL "train")
     target_link_libraries(${name} PRIVATE gradwire_train)
+  endif()
+  if(name MATCHES "^test_command_")
+    target_include_directories(${name} PRIVATE cli)
   endif()
   target_link_libraries(${name} PRIVATE gradwire_static ${CMOCKA_LIBRARY})
   add_test(NAME ${name} COMMAND ${name})

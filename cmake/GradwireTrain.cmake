@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The trainer (train/) and the command (cli/, bench/). The trainer sees installed
-# headers only; the benchmarks may look inside the library.
+# The trainer (train/) and the command (cli/, bench/). The trainer and the command see
+# installed headers of the library only; the benchmarks may look inside it.
 file(GLOB_RECURSE train_sources CONFIGURE_DEPENDS train/*.c)
-file(GLOB cli_sources CONFIGURE_DEPENDS cli/*.c)
-file(GLOB bench_sources CONFIGURE_DEPENDS cli/bench_*.c bench/*.c)
+file(GLOB_RECURSE cli_sources CONFIGURE_DEPENDS cli/*.c)
+file(GLOB bench_sources CONFIGURE_DEPENDS bench/*.c)
 
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h)
 find_library(DNNL_LIBRARY dnnl)
@@ -44,8 +44,10 @@ endif()
 
 if(TARGET gradwire_train AND cli_sources)
   include(GradwireReport)
-  list(APPEND cli_sources ${bench_sources})
-  list(REMOVE_DUPLICATES cli_sources)
+  add_library(gradwire_bench OBJECT ${bench_sources})
+  gradwire_compile(gradwire_bench)
+  target_include_directories(gradwire_bench PRIVATE src bench cli)
+  target_link_libraries(gradwire_bench PRIVATE gradwire_static gradwire_train)
   if(NOT TARGET gradwire_mpi_static)
     list(FILTER cli_sources EXCLUDE REGEX "launch_mpi\\.c$")
   endif()
@@ -55,15 +57,12 @@ if(TARGET gradwire_train AND cli_sources)
     target_link_libraries(gradwire_cli PRIVATE gradwire_mpi_static)
   endif()
   set_target_properties(gradwire_cli PROPERTIES OUTPUT_NAME gradwire)
-  target_link_libraries(gradwire_cli PRIVATE gradwire_static gradwire_train)
+  target_link_libraries(gradwire_cli PRIVATE gradwire_bench gradwire_static gradwire_train)
   target_include_directories(gradwire_cli PRIVATE cli)
   target_compile_definitions(gradwire_cli PRIVATE
     GRADWIRE_LIBDIR="${CMAKE_INSTALL_LIBDIR}")
-  if(bench_sources)
-    target_include_directories(gradwire_cli PRIVATE src bench)
-  endif()
   if(GRADWIRE_PAGE_FILE)
-    set_source_files_properties(cli/page_bytes.c PROPERTIES
+    set_source_files_properties(cli/report/page_bytes.c PROPERTIES
       COMPILE_DEFINITIONS "GRADWIRE_PAGE_FILE=\"${GRADWIRE_PAGE_FILE}\""
       OBJECT_DEPENDS ${GRADWIRE_PAGE_FILE})
   endif()

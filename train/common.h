@@ -56,7 +56,8 @@ enum {
     GWT_STREAM_SYNTHETIC = 3,
     GWT_STREAM_CONVEX = 4,
     GWT_STREAM_AUGMENT = 5,
-    GWT_STREAM_DROPOUT = 6
+    GWT_STREAM_DROPOUT = 6,
+    GWT_STREAM_MADE_UP = 7
 };
 
 /* 64 random bits that depend on the four numbers and nothing else. */

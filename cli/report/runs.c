@@ -2,7 +2,7 @@
  *
  * runs.c - reads run directories. */
 #define _GNU_SOURCE
-#include "runs.h"
+#include "report/runs.h"
 #include "common.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
  * among those that tie with the highest accuracy. */
 #define _GNU_SOURCE
 #include "common.h"
-#include "compare.h"
+#include "compare/compare.h"
 #include "files/json.h"
 #include "progress.h"
 

@@ -5,8 +5,8 @@
 #include "commands.h"
 #include "common.h"
 #include "flags.h"
-#include "report_page.h"
-#include "runs_list.h"
+#include "report/report_page.h"
+#include "report/runs_list.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "commands.h"
 #include "common.h"
-#include "compare.h"
+#include "compare/compare.h"
 #include "files/newfile.h"
 
 #include <errno.h>

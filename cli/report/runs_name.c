@@ -2,7 +2,7 @@
  *
  * runs_name.c - short names for runs that stand side by side. */
 #define _GNU_SOURCE
-#include "runs.h"
+#include "report/runs.h"
 
 #include <math.h>
 #include <stdio.h>

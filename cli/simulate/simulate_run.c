@@ -7,7 +7,7 @@
  * own corrections for TCP are switched off, or a message would take something else.
  * smpirun parts its arguments at spaces, so all names here are without them. */
 #define _GNU_SOURCE
-#include "simulate.h"
+#include "simulate/simulate.h"
 
 #include "child.h"
 #include "common.h"

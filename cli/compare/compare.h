@@ -9,7 +9,7 @@
 #ifndef GWC_COMPARE_H
 #define GWC_COMPARE_H
 
-#include "runs.h"
+#include "report/runs.h"
 
 #include <stdio.h>
 

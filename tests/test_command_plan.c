@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_train_plan.c - trials of 'gradwire plan' when not all of their threads can be
+ * test_command_plan.c - trials of 'gradwire plan' when not all of their threads can be
  * started: the others have ended before anything of theirs is freed. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -11,9 +11,9 @@ static int start_thread(pthread_t *thread, const pthread_attr_t *attr,
                         void *(*body)(void *), void *arg);
 
 /* The trial comes with threads that can be counted. */
-#include "../bench/virtual_net.c"
+#include "../cli/plan/virtual_net.c"
 #define pthread_create start_thread
-#include "../bench/plan_trial.c"
+#include "../cli/plan/plan_trial.c"
 #undef pthread_create
 
 #include <setjmp.h>
@@ -25,8 +25,8 @@ static int start_thread(pthread_t *thread, const pthread_attr_t *attr,
 
 enum { WORKERS = 5 };
 
-/* What bench/gradients.c would make up. */
-void gwb_heavy_gradient(float *x, size_t n)
+/* What heavy_gradient.c would make up. */
+void gwc_heavy_gradient(float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         x[i] = 1.0f / (float)(1 + i % 97);
@@ -67,19 +67,19 @@ static int start_thread(pthread_t *thread, const pthread_attr_t *attr,
 
 static void ends_those_that_were_started(void **state)
 {
-    const gwb_link link = {1e8, 1e-4};
-    const gwb_plan_job plan = {.params = 1000,
+    const gwc_link link = {1e8, 1e-4};
+    const gwc_plan_job plan = {.params = 1000,
                                .workers = WORKERS,
                                .compute = 1e-3,
                                .share = 1,
                                .link = &link,
                                .links = 1};
-    gwb_plan_result result;
+    gwc_plan_result result;
 
     (void)state;
     for (int n = 0; n <= WORKERS; n++) {
         may_start = n;
-        gw_status st = gwb_plan_try(&result, &plan, "topk:0.1");
+        gw_status st = gwc_plan_try(&result, &plan, "topk:0.1");
         assert_int_equal(running, 0);
         assert_int_equal(st, n < WORKERS ? GW_ERR_SYSTEM : GW_OK);
     }

@@ -4,7 +4,7 @@
 #ifndef GWC_REPORT_PAGE_H
 #define GWC_REPORT_PAGE_H
 
-#include "runs.h"
+#include "report/runs.h"
 
 /* What stands on a page besides the runs. */
 typedef struct gwc_page {

@@ -2,7 +2,7 @@
  *
  * simulate_predict.c - the cost of an exchange by formula: gw_spec_path() says how many
  * messages, and how many bytes, follow each other; the cluster says what each takes. */
-#include "simulate.h"
+#include "simulate/simulate.h"
 #include "common.h"
 
 /* The model, cut into tensors of the same size. */

@@ -5,7 +5,7 @@
 #define _GNU_SOURCE
 #include "commands.h"
 #include "common.h"
-#include "compare.h"
+#include "compare/compare.h"
 
 #include <ctype.h>
 #include <errno.h>

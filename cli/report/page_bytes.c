@@ -2,7 +2,7 @@
  *
  * page_bytes.c - the page that report/ is bundled into, inside the command. The
  * assembler reads the file; cmake/GradwireReport.cmake made it. */
-#include "page_bytes.h"
+#include "report/page_bytes.h"
 
 #ifdef GRADWIRE_PAGE_FILE
 

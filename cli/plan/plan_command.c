@@ -6,9 +6,9 @@
 #include "child.h"
 #include "commands.h"
 #include "common.h"
-#include "compare.h"
+#include "compare/compare.h"
 #include "flags.h"
-#include "plan.h"
+#include "plan/plan.h"
 #include "sync_list.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ static const gwc_flag flags[] = {
      "milliseconds a step computes; 0: measured here,\nwhich takes a few seconds",
      GWC_REAL, AT(compute), 0, 1e9},
     {"workers", "N", "4", "how many train together", GWC_INT, AT(workers), 1,
-     GWB_PLAN_WORKERS_MAX},
+     GWC_PLAN_WORKERS_MAX},
     {"link", "RATE[,DELAY]", "1gbit,50us", "the network between them", GWC_TEXT,
      AT(link), 0, 0},
     {"here", NULL, NULL,
@@ -188,7 +188,7 @@ static gw_status try_all(gwc_plan *plan)
             fprintf(stderr, "\r\033[Ktrying %s (%zu of %zu)", plan->row[i].sync, i + 1,
                     plan->rows);
         gw_status st =
-            gwb_plan_try(&plan->row[i].result, &plan->job, plan->row[i].sync);
+            gwc_plan_try(&plan->row[i].result, &plan->job, plan->row[i].sync);
         if (isatty(STDERR_FILENO))
             fputs("\r\033[K", stderr);
         GWT_TRY(st);

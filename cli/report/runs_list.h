@@ -4,7 +4,7 @@
 #ifndef GWC_RUNS_LIST_H
 #define GWC_RUNS_LIST_H
 
-#include "runs.h"
+#include "report/runs.h"
 
 typedef struct gwc_run_list {
     gwc_run *run;

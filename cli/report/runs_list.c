@@ -2,7 +2,7 @@
  *
  * runs_list.c - reads all runs that a command was given. */
 #define _GNU_SOURCE
-#include "runs_list.h"
+#include "report/runs_list.h"
 #include "common.h"
 
 #include <dirent.h>

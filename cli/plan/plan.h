@@ -5,7 +5,7 @@
 #ifndef GWC_PLAN_H
 #define GWC_PLAN_H
 
-#include "plan_trial.h"
+#include "plan/plan_trial.h"
 
 #include <stdio.h>
 
@@ -13,7 +13,7 @@ enum { GWC_PLAN_ROWS_MAX = 64 };
 
 typedef struct gwc_plan_row {
     const char *sync;
-    gwb_plan_result result; /* link 0 is the one asked for, the others a sweep */
+    gwc_plan_result result; /* link 0 is the one asked for, the others a sweep */
     double speedup;         /* against dense */
     double pays_below;      /* bytes per second; 0: nowhere, infinity: everywhere */
     int best;
@@ -22,9 +22,9 @@ typedef struct gwc_plan_row {
 typedef struct gwc_plan {
     const char *model; /* NULL if only the number of parameters was given */
     const char *link;
-    gwb_plan_job job;
+    gwc_plan_job job;
     int compute_measured, here;
-    gwb_link rate[GWB_LINKS_MAX];
+    gwc_link rate[GWC_LINKS_MAX];
     char syncs[4096]; /* what rows are named by */
     gwc_plan_row row[GWC_PLAN_ROWS_MAX];
     size_t rows;

@@ -7,7 +7,7 @@
 #include "commands.h"
 #include "common.h"
 #include "flags.h"
-#include "simulate.h"
+#include "simulate/simulate.h"
 #include "sync_list.h"
 
 #include <stddef.h>

@@ -5,10 +5,9 @@
  * Only the two calls of a sync are counted; making gradients and the step of the
  * optimizer happen outside virtual time. */
 #define _GNU_SOURCE
-#include "plan_trial.h"
+#include "plan/plan_trial.h"
 
-#include "base.h"
-#include "gradients.h"
+#include "plan/heavy_gradient.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -27,15 +26,15 @@ static const size_t floats_most = (size_t)32 << 20, floats_least = 100000;
 enum { SHIFT = 4096 };
 
 typedef struct trial {
-    const gwb_plan_job *job;
+    const gwc_plan_job *job;
     const char *spec;
     size_t n; /* floats of a worker here */
-    gwb_virtual_net *net;
+    gwc_virtual_net *net;
     const float *made_up; /* n and all shifts */
     pthread_barrier_t meet;
     pthread_mutex_t gate; /* held until it is known whether all threads are there */
     int all_there;
-    gwb_clocks *clocks; /* per worker, at the end */
+    gwc_clocks *clocks; /* per worker, at the end */
     gw_stats stats;     /* of worker 0 */
     int keeps_equal;
 } trial;
@@ -64,12 +63,12 @@ static gw_status open_worker(worker *w)
     gw_layout *layout;
     gw_status st;
 
-    w->grad = gwi_calloc(2 * w->t->n, sizeof *w->grad);
+    w->grad = gwt_calloc(2 * w->t->n, sizeof *w->grad, "a worker of a trial");
     if (w->grad == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory to try %s with", w->t->spec);
+        return GW_ERR_NOMEM;
     w->params = w->grad + w->t->n;
-    GWI_TRY(gwb_virtual_net_join(&w->comm, w->t->net, w->rank));
-    GWI_TRY(gw_layout_new(&layout, &whole, 1));
+    GWT_TRY(gwc_virtual_net_join(&w->comm, w->t->net, w->rank));
+    GWT_TRY(gw_layout_new(&layout, &whole, 1));
     st = gw_sync_new(&w->sync, w->t->spec, layout, w->comm, NULL);
     gw_layout_free(layout);
     if (st == GW_OK)
@@ -79,21 +78,21 @@ static gw_status open_worker(worker *w)
 
 static gw_status step(worker *w, size_t s)
 {
-    gwb_virtual_net *net = w->t->net;
+    gwc_virtual_net *net = w->t->net;
     gw_status st;
 
     memcpy(w->grad, w->t->made_up + (s + (size_t)w->rank) * SHIFT,
            w->t->n * sizeof *w->grad);
-    gwb_virtual_net_spend(net, w->rank, w->t->job->compute);
-    gwb_virtual_net_enter(net, w->rank);
+    gwc_virtual_net_spend(net, w->rank, w->t->job->compute);
+    gwc_virtual_net_enter(net, w->rank);
     st = gw_sync_gradient(w->sync, w->grad);
-    gwb_virtual_net_leave(net, w->rank);
-    GWI_TRY(st);
+    gwc_virtual_net_leave(net, w->rank);
+    GWT_TRY(st);
     for (size_t i = 0; i < w->t->n; i++)
         w->params[i] -= 0.01f * w->grad[i];
-    gwb_virtual_net_enter(net, w->rank);
+    gwc_virtual_net_enter(net, w->rank);
     st = gw_sync_model(w->sync, w->params);
-    gwb_virtual_net_leave(net, w->rank);
+    gwc_virtual_net_leave(net, w->rank);
     return st;
 }
 
@@ -103,15 +102,15 @@ static gw_status work(worker *w)
     gw_stats before;
 
     for (size_t s = 0; s < WARM_STEPS; s++)
-        GWI_TRY(step(w, s));
+        GWT_TRY(step(w, s));
     pthread_barrier_wait(&w->t->meet);
     if (w->rank == 0)
-        gwb_virtual_net_start(w->t->net);
+        gwc_virtual_net_start(w->t->net);
     pthread_barrier_wait(&w->t->meet);
     before = gw_sync_stats(w->sync);
     for (size_t s = 0; s < MEASURED_STEPS; s++)
-        GWI_TRY(step(w, WARM_STEPS + s));
-    w->t->clocks[w->rank] = gwb_virtual_net_clocks(w->t->net, w->rank);
+        GWT_TRY(step(w, WARM_STEPS + s));
+    w->t->clocks[w->rank] = gwc_virtual_net_clocks(w->t->net, w->rank);
     if (w->rank == 0) {
         gw_stats after = gw_sync_stats(w->sync);
         w->t->keeps_equal = gw_sync_keeps_equal(w->sync);
@@ -140,7 +139,7 @@ static void *worker_main(void *arg)
         snprintf(w->why, sizeof w->why, "%s", gw_error_message());
     gw_sync_free(w->sync);
     gw_comm_free(w->comm);
-    gwi_free(w->grad);
+    gwt_free(w->grad);
     return NULL;
 }
 
@@ -167,12 +166,12 @@ static int start_workers(trial *t, worker *w, pthread_t *thread)
 static gw_status run_workers(trial *t)
 {
     int count = t->job->workers, started;
-    pthread_t thread[GWB_PLAN_WORKERS_MAX];
-    worker *w = gwi_calloc((size_t)count, sizeof *w);
+    pthread_t thread[GWC_PLAN_WORKERS_MAX];
+    worker *w = gwt_calloc((size_t)count, sizeof *w, "the workers of a trial");
     gw_status st = GW_OK;
 
     if (w == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for %d workers", count);
+        return GW_ERR_NOMEM;
     started = start_workers(t, w, thread);
     for (int r = 0; r < started; r++) {
         pthread_join(thread[r], NULL);
@@ -182,11 +181,11 @@ static gw_status run_workers(trial *t)
     if (started < count)
         st = gw_fail(GW_ERR_SYSTEM, "cannot start more than %d of %d threads", started,
                      count);
-    gwi_free(w);
+    gwt_free(w);
     return st;
 }
 
-static void sum_up(gwb_plan_result *out, const trial *t)
+static void sum_up(gwc_plan_result *out, const trial *t)
 {
     const double steps = MEASURED_STEPS;
     double cpu = 0.0, coded = t->stats.encode_seconds + t->stats.decode_seconds;
@@ -209,36 +208,35 @@ static void sum_up(gwb_plan_result *out, const trial *t)
 
 static gw_status prepare(trial *t, float **made_up)
 {
-    const gwb_plan_job *job = t->job;
+    const gwc_plan_job *job = t->job;
     double cut;
 
     t->n = floats_most / (size_t)job->workers;
     t->n = t->n < floats_least ? floats_least : t->n;
     t->n = t->n < job->params ? t->n : job->params;
     cut = (double)job->params / (double)t->n;
-    gwb_net_settings net = {job->workers, job->link, job->links, cut * job->share, cut};
-    *made_up = gwi_calloc(t->n + shifts(t), sizeof **made_up);
-    t->clocks = gwi_calloc((size_t)job->workers, sizeof *t->clocks);
+    gwc_net_settings net = {job->workers, job->link, job->links, cut * job->share, cut};
+    *made_up = gwt_calloc(t->n + shifts(t), sizeof **made_up, "made-up gradients");
+    t->clocks = gwt_calloc((size_t)job->workers, sizeof *t->clocks, "clocks");
     if (*made_up == NULL || t->clocks == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory to try methods with %zu parameters",
-                       t->n);
-    gwb_heavy_gradient(*made_up, t->n + shifts(t));
+        return GW_ERR_NOMEM;
+    gwc_heavy_gradient(*made_up, t->n + shifts(t));
     t->made_up = *made_up;
-    return gwb_virtual_net_new(&t->net, &net);
+    return gwc_virtual_net_new(&t->net, &net);
 }
 
-gw_status gwb_plan_try(gwb_plan_result *out, const gwb_plan_job *job, const char *spec)
+gw_status gwc_plan_try(gwc_plan_result *out, const gwc_plan_job *job, const char *spec)
 {
     trial t = {.job = job, .spec = spec};
     float *made_up = NULL;
     gw_status st;
 
-    GWI_TRY(gw_spec_check(spec, NULL, 0));
-    if (job->workers < 1 || job->workers > GWB_PLAN_WORKERS_MAX)
+    GWT_TRY(gw_spec_check(spec, NULL, 0));
+    if (job->workers < 1 || job->workers > GWC_PLAN_WORKERS_MAX)
         return gw_fail(GW_ERR_ARG,
                        "plans are for 1 to %d workers; 'gradwire simulate' "
                        "takes more",
-                       GWB_PLAN_WORKERS_MAX);
+                       GWC_PLAN_WORKERS_MAX);
     st = prepare(&t, &made_up);
     if (st == GW_OK) {
         pthread_barrier_init(&t.meet, NULL, (unsigned)job->workers);
@@ -249,13 +247,13 @@ gw_status gwb_plan_try(gwb_plan_result *out, const gwb_plan_job *job, const char
     }
     if (st == GW_OK)
         sum_up(out, &t);
-    gwb_virtual_net_free(t.net);
-    gwi_free(t.clocks);
-    gwi_free(made_up);
+    gwc_virtual_net_free(t.net);
+    gwt_free(t.clocks);
+    gwt_free(made_up);
     return st;
 }
 
-gw_status gwb_plan_link(gwb_link *out, const char *text)
+gw_status gwc_plan_link(gwc_link *out, const char *text)
 {
     return gw_link_parse(text, &out->bytes_per_second, &out->delay);
 }

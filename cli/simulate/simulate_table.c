@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * simulate_table.c - prints simulated points. */
-#include "simulate.h"
+#include "simulate/simulate.h"
 
 #include "files/json.h"
 #include "progress.h"

@@ -2,9 +2,9 @@
  *
  * virtual_net.c - messages between threads, with clocks. */
 #define _GNU_SOURCE
-#include "virtual_net.h"
+#include "plan/virtual_net.h"
 
-#include "base.h"
+#include "common.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 typedef struct letter {
     struct letter *next;
     size_t len;
-    double left[GWB_LINKS_MAX];
+    double left[GWC_LINKS_MAX];
     unsigned char bytes[];
 } letter;
 
@@ -39,19 +39,19 @@ typedef struct ingress {
 } ingress;
 
 typedef struct end {
-    gwb_virtual_net *net;
+    gwc_virtual_net *net;
     int rank;
     bool counting;
     double entered; /* processor time when it last came back from the network */
-    gwb_clocks clock;
-    double out_free[GWB_LINKS_MAX];
-    ingress in[GWB_LINKS_MAX];
+    gwc_clocks clock;
+    double out_free[GWC_LINKS_MAX];
+    ingress in[GWC_LINKS_MAX];
     pthread_cond_t arrived;
 } end;
 
-struct gwb_virtual_net {
-    gwb_net_settings set;
-    gwb_link link[GWB_LINKS_MAX];
+struct gwc_virtual_net {
+    gwc_net_settings set;
+    gwc_link link[GWC_LINKS_MAX];
     pthread_mutex_t lock;
     int lost; /* a worker that failed, or -1 */
     end *ends;
@@ -86,36 +86,36 @@ static void let_go(end *e)
         e->entered = cpu_now();
 }
 
-void gwb_virtual_net_enter(gwb_virtual_net *net, int rank)
+void gwc_virtual_net_enter(gwc_virtual_net *net, int rank)
 {
     net->ends[rank].counting = true;
     let_go(&net->ends[rank]);
 }
 
-void gwb_virtual_net_leave(gwb_virtual_net *net, int rank)
+void gwc_virtual_net_leave(gwc_virtual_net *net, int rank)
 {
     charge(&net->ends[rank]);
     net->ends[rank].counting = false;
 }
 
-void gwb_virtual_net_spend(gwb_virtual_net *net, int rank, double seconds)
+void gwc_virtual_net_spend(gwc_virtual_net *net, int rank, double seconds)
 {
     for (size_t k = 0; k < net->set.links; k++)
         net->ends[rank].clock.at[k] += seconds;
 }
 
-void gwb_virtual_net_start(gwb_virtual_net *net)
+void gwc_virtual_net_start(gwc_virtual_net *net)
 {
     for (int r = 0; r < net->set.workers; r++) {
         end *e = &net->ends[r];
-        e->clock = (gwb_clocks){.cpu = 0.0};
+        e->clock = (gwc_clocks){.cpu = 0.0};
         memset(e->out_free, 0, sizeof e->out_free);
-        for (size_t k = 0; k < GWB_LINKS_MAX; k++)
+        for (size_t k = 0; k < GWC_LINKS_MAX; k++)
             e->in[k].count = 0;
     }
 }
 
-gwb_clocks gwb_virtual_net_clocks(const gwb_virtual_net *net, int rank)
+gwc_clocks gwc_virtual_net_clocks(const gwc_virtual_net *net, int rank)
 {
     return net->ends[rank].clock;
 }
@@ -199,7 +199,7 @@ static void take_in(end *e, const letter *l)
 /* ---- the transport ----------------------------------------------------------------
  */
 
-static queue *queue_of(gwb_virtual_net *net, int from, int to)
+static queue *queue_of(gwc_virtual_net *net, int from, int to)
 {
     return &net->queues[(size_t)to * (size_t)net->set.workers + (size_t)from];
 }
@@ -211,9 +211,9 @@ static gw_status net_send(void *ctx, int to, const void *buf, size_t len,
     letter *l;
 
     charge(e);
-    l = gwi_calloc(1, sizeof *l + len);
+    l = gwt_calloc(1, sizeof *l + len, "a message");
     if (l == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for a message of %zu bytes", len);
+        return GW_ERR_NOMEM;
     l->len = len;
     memcpy(l->bytes, buf, len);
     stamp(e, l);
@@ -276,7 +276,7 @@ static gw_status net_test(void *ctx, gw_request *req, size_t *len)
     gw_status st = l == NULL                ? GW_PENDING
                    : l->len <= req->word[0] ? GW_OK
                                             : gw_fail(GW_ERR_DATA, "a long message");
-    gwi_free(l);
+    gwt_free(l);
     let_go(e);
     return st;
 }
@@ -344,7 +344,7 @@ static const gw_transport transport = {
     .abort = net_abort,
 };
 
-gw_status gwb_virtual_net_join(gw_comm **out, gwb_virtual_net *net, int rank)
+gw_status gwc_virtual_net_join(gw_comm **out, gwc_virtual_net *net, int rank)
 {
     return gw_comm_new(out, &transport, &net->ends[rank], rank, net->set.workers, NULL);
 }
@@ -352,19 +352,19 @@ gw_status gwb_virtual_net_join(gw_comm **out, gwb_virtual_net *net, int rank)
 /* ---- making and freeing -----------------------------------------------------------
  */
 
-gw_status gwb_virtual_net_new(gwb_virtual_net **out, const gwb_net_settings *set)
+gw_status gwc_virtual_net_new(gwc_virtual_net **out, const gwc_net_settings *set)
 {
     size_t workers = (size_t)set->workers;
-    gwb_virtual_net *net = gwi_calloc(1, sizeof *net);
+    gwc_virtual_net *net = gwt_calloc(1, sizeof *net, "a network");
 
     *out = NULL;
     if (net != NULL) {
-        net->ends = gwi_calloc(workers, sizeof *net->ends);
-        net->queues = gwi_calloc(workers * workers, sizeof *net->queues);
+        net->ends = gwt_calloc(workers, sizeof *net->ends, "its ends");
+        net->queues = gwt_calloc(workers * workers, sizeof *net->queues, "its queues");
     }
     if (net == NULL || net->ends == NULL || net->queues == NULL) {
-        gwb_virtual_net_free(net);
-        return gw_fail(GW_ERR_NOMEM, "no memory for a network of %zu workers", workers);
+        gwc_virtual_net_free(net);
+        return GW_ERR_NOMEM;
     }
     net->set = *set;
     net->lost = -1;
@@ -386,11 +386,11 @@ static void free_letters(queue *q)
     while (q->first != NULL) {
         letter *l = q->first;
         q->first = l->next;
-        gwi_free(l);
+        gwt_free(l);
     }
 }
 
-void gwb_virtual_net_free(gwb_virtual_net *net)
+void gwc_virtual_net_free(gwc_virtual_net *net)
 {
     if (net == NULL)
         return;
@@ -402,7 +402,7 @@ void gwb_virtual_net_free(gwb_virtual_net *net)
             pthread_cond_destroy(&net->ends[r].arrived);
         pthread_mutex_destroy(&net->lock);
     }
-    gwi_free(net->ends);
-    gwi_free(net->queues);
-    gwi_free(net);
+    gwt_free(net->ends);
+    gwt_free(net->queues);
+    gwt_free(net);
 }

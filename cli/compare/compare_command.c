@@ -5,10 +5,10 @@
 #define _GNU_SOURCE
 #include "commands.h"
 #include "common.h"
-#include "compare.h"
+#include "compare/compare.h"
 #include "flags.h"
-#include "report_page.h"
-#include "runs_list.h"
+#include "report/report_page.h"
+#include "report/runs_list.h"
 
 #include <math.h>
 #include <stddef.h>

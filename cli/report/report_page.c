@@ -4,11 +4,11 @@
  * place of a mark. Nothing in that JSON can end the element it stands in: '<' is
  * written as an escape. */
 #define _GNU_SOURCE
-#include "report_page.h"
+#include "report/report_page.h"
 #include "common.h"
 #include "files/json.h"
 #include "files/newfile.h"
-#include "page_bytes.h"
+#include "report/page_bytes.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * plan_table.c - judges what was found and shows it. */
-#include "plan.h"
+#include "plan/plan.h"
 #include "common.h"
 #include "files/json.h"
 #include "progress.h"
@@ -28,9 +28,9 @@ static double worth_of(const gwc_plan_row *row)
 
 gw_status gwc_plan_rates(gwc_plan *plan, const char *link)
 {
-    GWT_TRY(gwb_plan_link(&plan->rate[0], link));
+    GWT_TRY(gwc_plan_link(&plan->rate[0], link));
     for (size_t i = 0; i < COUNT(sweep); i++)
-        plan->rate[i + 1] = (gwb_link){sweep[i], plan->rate[0].delay};
+        plan->rate[i + 1] = (gwc_link){sweep[i], plan->rate[0].delay};
     plan->link = link;
     plan->job.link = plan->rate;
     plan->job.links = 1 + COUNT(sweep);
