@@ -7,5 +7,5 @@
 #include "support_emulated.h"
 
 #if __has_include(<simde/x86/avx512.h>)
-#include "kernels/select_avx512.c"
+#include "kernels/x86/select_avx512.c"
 #endif

@@ -19,7 +19,7 @@
 #include "collective/collective.h"
 #include "kernels/select.h"
 #include "layout.h"
-#include "sync/spec.h"
+#include "sync/spec/spec.h"
 #include "wire/wire.h"
 
 /* ---- what all kinds have -------------------------------------------------- */

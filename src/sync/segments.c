@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "sync/memories.h"
+#include "sync/state/memories.h"
 
 /* ---- where to cut --------------------------------------------------------------- */
 

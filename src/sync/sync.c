@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "kernels/vector.h"
-#include "sync/agreement.h"
+#include "sync/state/agreement.h"
 #include "sync/buckets.h"
 #include "sync/measure.h"
 #include "sync/momentum.h"

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "kernels/random.h"
-#include "sync/agreement.h"
-#include "sync/memories.h"
+#include "sync/state/agreement.h"
+#include "sync/state/memories.h"
 #include "sync/overlap.h"
 #include "sync/segments.h"
 #include "sync/small.h"

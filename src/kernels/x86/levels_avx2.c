@@ -17,7 +17,7 @@
 
 #define AVX2       __attribute__((target("avx2")))
 #define GWI_TARGET AVX2
-#include "kernels/levels_pack.h"
+#include "kernels/x86/levels_pack.h"
 
 /* Keeps a coder in registers: a step that is called needs it in memory. */
 #define ALWAYS __attribute__((always_inline))
@@ -173,7 +173,7 @@ AVX2 static inline void decode_add_step(const decoder *d, const uint8_t *in,
     _mm256_storeu_ps(acc, _mm256_add_ps(_mm256_loadu_ps(acc), x));
 }
 
-#include "kernels/levels_loops.h"
+#include "kernels/x86/levels_loops.h"
 
 void gwi_levels_avx2(gwi_levels_kernels *k)
 {

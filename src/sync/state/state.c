@@ -11,7 +11,7 @@
  * FNV-1a of all before it. */
 #include <string.h>
 
-#include "sync/memories.h"
+#include "sync/state/memories.h"
 #include "sync/notes.h"
 #include "sync/segments.h"
 #include "wire/wire_bytes.h"

@@ -5,7 +5,7 @@
 
 #if defined(__x86_64__) || defined(GWI_EMULATE_AVX512)
 
-#include "kernels/simd512.h"
+#include "kernels/x86/simd512.h"
 
 #define GWI_TARGET GWI_AVX512
 
@@ -193,7 +193,7 @@ GWI_AVX512 static void sign_decode_add_avx512(const uint8_t *signs, float mean,
     }
 }
 
-#include "kernels/means_loops.h"
+#include "kernels/x86/means_loops.h"
 
 void gwi_means_avx512(gwi_means_kernels *k)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * memories.c - walking over what the parts of a spec remember. */
-#include "sync/memories.h"
+#include "sync/state/memories.h"
 
 static const gwi_remembered *memory_with(const gwi_spec *spec, unsigned tag)
 {

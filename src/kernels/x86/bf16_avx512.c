@@ -7,7 +7,7 @@
 #if defined(__x86_64__) || defined(GWI_EMULATE_AVX512)
 
 #include "kernels/ahead.h"
-#include "kernels/simd512.h"
+#include "kernels/x86/simd512.h"
 
 #define GWI_TARGET GWI_AVX512
 
@@ -68,7 +68,7 @@ GWI_AVX512 static inline void decode_add_step(const uint8_t *bytes, float *acc)
     _mm512_storeu_ps(acc, _mm512_add_ps(_mm512_loadu_ps(acc), load16(bytes)));
 }
 
-#include "kernels/bf16_loops.h"
+#include "kernels/x86/bf16_loops.h"
 
 void gwi_bf16_avx512(gwi_bf16_kernels *k)
 {

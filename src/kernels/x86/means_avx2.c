@@ -179,7 +179,7 @@ AVX2 static void sign_decode_add_avx2(const uint8_t *signs, float mean, float *a
         acc[j] += signs[j / 8] >> j % 8 & 1 ? -mean : mean;
 }
 
-#include "kernels/means_loops.h"
+#include "kernels/x86/means_loops.h"
 
 void gwi_means_avx2(gwi_means_kernels *k)
 {

@@ -7,10 +7,10 @@
 #if defined(__x86_64__) || defined(GWI_EMULATE_AVX512)
 
 #include "kernels/ahead.h"
-#include "kernels/simd512.h"
+#include "kernels/x86/simd512.h"
 
 #define GWI_TARGET GWI_AVX512
-#include "kernels/levels_pack.h"
+#include "kernels/x86/levels_pack.h"
 
 /* Keeps a coder in registers: a step that is called needs it in memory. */
 #define ALWAYS __attribute__((always_inline))
@@ -165,7 +165,7 @@ GWI_AVX512 static inline void decode_add_step(const decoder *d, const uint8_t *i
     _mm512_storeu_ps(acc, _mm512_add_ps(_mm512_loadu_ps(acc), x));
 }
 
-#include "kernels/levels_loops.h"
+#include "kernels/x86/levels_loops.h"
 
 void gwi_levels_avx512(gwi_levels_kernels *k)
 {

@@ -4,7 +4,7 @@
  * and not its name. */
 #include <string.h>
 
-#include "sync/memories.h"
+#include "sync/state/memories.h"
 #include "sync/momentum.h"
 #include "sync/schedule.h"
 

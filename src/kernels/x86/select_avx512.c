@@ -7,7 +7,7 @@
 
 #if defined(__x86_64__) || defined(GWI_EMULATE_AVX512)
 
-#include "kernels/simd512.h"
+#include "kernels/x86/simd512.h"
 
 /* One vector, of which the lanes in `live` exist. Returns the list's new length. */
 GWI_AVX512 static inline __attribute__((always_inline)) size_t

@@ -74,7 +74,7 @@ AVX2 static inline void decode_add_step(const uint8_t *bytes, float *acc)
     _mm256_storeu_ps(acc, _mm256_add_ps(_mm256_loadu_ps(acc), load8(bytes)));
 }
 
-#include "kernels/bf16_loops.h"
+#include "kernels/x86/bf16_loops.h"
 
 void gwi_bf16_avx2(gwi_bf16_kernels *k)
 {

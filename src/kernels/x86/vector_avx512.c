@@ -7,7 +7,7 @@
 #if defined(__x86_64__) || defined(GWI_EMULATE_AVX512)
 
 #include "kernels/float_bits.h"
-#include "kernels/simd512.h"
+#include "kernels/x86/simd512.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * agreement.c - comparing the models of the workers. */
-#include "sync/agreement.h"
+#include "sync/state/agreement.h"
 
 #include <inttypes.h>
 #include <stdio.h>
