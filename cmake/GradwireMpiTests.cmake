@@ -27,7 +27,7 @@ endfunction()
 if(TARGET test_support)
   gradwire_mpi_executable(mpi_conformance tests/mpi tests/mpi/mpi_conformance.c)
   target_link_libraries(mpi_conformance PRIVATE test_support ${CMOCKA_LIBRARY})
-  target_include_directories(mpi_conformance PRIVATE src tests)
+  target_include_directories(mpi_conformance PRIVATE src tests/support)
   target_include_directories(mpi_conformance SYSTEM PRIVATE ${CMOCKA_INCLUDE_DIR})
   gradwire_mpi_test(mpi_conformance 9 "" $<TARGET_FILE:mpi_conformance>)
   # The same in parts of 100 bytes, as messages of gigabytes are sent.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Everything in tests/ is found by its name:
+# Everything in the folders of tests/ is found by its name:
 #
 #   test_*.c          one cmocka executable; sees inside the library
 #   test_train_*.c    the same, with the trainer
@@ -14,9 +14,9 @@
 # Labels, for choosing what to run: lib, train, script, python, example, install, mpi,
 # page for what needs a browser, and slow for every name that contains "_slow":
 # those are left to be run by name (ctest -L slow).
-file(GLOB test_sources CONFIGURE_DEPENDS tests/test_*.c)
-file(GLOB support_sources CONFIGURE_DEPENDS tests/support*.c)
-file(GLOB test_scripts CONFIGURE_DEPENDS tests/test_*.sh tests/test_*.py)
+file(GLOB test_sources CONFIGURE_DEPENDS tests/*/test_*.c)
+file(GLOB support_sources CONFIGURE_DEPENDS tests/*/support*.c)
+file(GLOB test_scripts CONFIGURE_DEPENDS tests/*/test_*.sh tests/*/test_*.py)
 file(GLOB example_sources CONFIGURE_DEPENDS examples/*.c)
 # Those that need mpirun are in GradwireMpiTests.cmake.
 list(FILTER example_sources EXCLUDE REGEX "_mpi\\.c$")
@@ -61,7 +61,7 @@ function(gradwire_cmocka_test source)
   if(TARGET test_support)
     target_link_libraries(${name} PRIVATE test_support)
   endif()
-  target_include_directories(${name} PRIVATE src tests)
+  target_include_directories(${name} PRIVATE src tests/support)
   target_include_directories(${name} SYSTEM PRIVATE ${CMOCKA_INCLUDE_DIR})
   if(label STREQUAL "train")
     target_link_libraries(${name} PRIVATE gradwire_train)
@@ -98,7 +98,7 @@ function(gradwire_script_test script)
   add_test(NAME ${name} COMMAND ${command} WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
   gradwire_test_properties(${name} ${labels})
   set_tests_properties(${name} PROPERTIES ENVIRONMENT
-    "GRADWIRE=${PROJECT_BINARY_DIR}/gradwire;GRADWIRE_SOURCE=${PROJECT_SOURCE_DIR};GRADWIRE_BUILD=${PROJECT_BINARY_DIR};PYTHONPATH=${PROJECT_SOURCE_DIR}/python")
+    "GRADWIRE=${PROJECT_BINARY_DIR}/gradwire;GRADWIRE_SOURCE=${PROJECT_SOURCE_DIR};GRADWIRE_BUILD=${PROJECT_BINARY_DIR};PYTHONPATH=${PROJECT_SOURCE_DIR}/python:${PROJECT_SOURCE_DIR}/tests/support")
 endfunction()
 
 # Examples link the shared library: they show that it exports what they need.
@@ -114,7 +114,7 @@ if(CMOCKA_INCLUDE_DIR AND CMOCKA_LIBRARY)
   if(support_sources)
     add_library(test_support OBJECT ${support_sources})
     gradwire_compile(test_support)
-    target_include_directories(test_support PRIVATE include src tests)
+    target_include_directories(test_support PRIVATE include src tests/support)
     target_include_directories(test_support SYSTEM PRIVATE ${CMOCKA_INCLUDE_DIR})
   endif()
   foreach(source ${test_sources})
@@ -124,7 +124,7 @@ elseif(test_sources)
   gradwire_missing("the unit tests" cmocka libcmocka-dev)
 endif()
 if(TARGET gradwire_train)
-  gradwire_executable(twin_driver tests tests/twin_driver.c)
+  gradwire_executable(twin_driver tests tests/train/twin_driver.c)
   target_link_libraries(twin_driver PRIVATE gradwire_train gradwire_static)
 endif()
 foreach(script ${test_scripts})

@@ -36,7 +36,8 @@ typedef struct gws_settings {
 gw_status gws_settings_read(gws_settings *set, int argc, char **argv);
 void gws_settings_help(void);
 
-/* ---- vectors (source.c) ---------------------------------------------------- */
+/* ---- vectors (trial_gradients.c) ----------------------------------------------------
+ */
 
 /* The vectors of one rank. `stock` is what gradients are cut from; ranks and steps
  * begin at different places in it. */

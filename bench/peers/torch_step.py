@@ -5,7 +5,7 @@
   torch_step.py MODEL SAMPLE BATCH CLASSES [SECONDS]
 
 One thread, from a batch that is in memory; the models are those of
-tests/torch_models.py. Prints one line of JSON: the best time of a step in nanoseconds,
+tests/train/torch_models.py. Prints one line of JSON: the best time of a step in nanoseconds,
 of the process on a CPU, and the BLAS that did the products.
 """
 import ctypes
@@ -14,7 +14,7 @@ import pathlib
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "train"))
 import torch
 import torch_models
 

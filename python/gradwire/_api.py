@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """gradwire.h in ctypes: the structs, the signatures, statuses as exceptions.
 
-tests/test_python_api.py compares all of it with the header.
+tests/python/test_python_api.py compares all of it with the header.
 """
 from __future__ import annotations
 

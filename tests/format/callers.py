@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """callers.py - the collectives that callers have for themselves, in the order in which
-tests/capture_driver.c calls them."""
+tests/wire/capture_driver.c calls them."""
 import numpy as np
 
 from bytes_and_checks import require

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tape.py - builds and runs tests/capture_driver.c, and reads what it wrote down."""
+"""tape.py - builds and runs tests/wire/capture_driver.c, and reads what it wrote down."""
 import collections
 import os
 import pathlib
@@ -96,8 +96,8 @@ def cached(build, name, fallback):
 def build_driver(source, build, out):
     """Compiles the driver as the library was compiled, and returns its path."""
     command = [cached(build, "CMAKE_C_COMPILER", "cc"), "-std=gnu11", "-O2", "-ffp-contract=off",
-               f"-I{source}/include", f"-I{source}/src", f"-I{source}/tests",
-               f"{source}/tests/capture_driver.c", f"{source}/tests/capture_wires.c",
+               f"-I{source}/include", f"-I{source}/src", f"-I{source}/tests/support",
+               f"{source}/tests/wire/capture_driver.c", f"{source}/tests/wire/capture_wires.c",
                f"{build}/libgradwire.a", "-lm", "-lpthread", "-o", str(out)]
     sanitizers = cached(build, "GRADWIRE_SANITIZE", "")
     if sanitizers:

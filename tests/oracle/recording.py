@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""recording.py - builds and runs tests/oracle_driver.c, reads what it wrote, and
+"""recording.py - builds and runs tests/sync/oracle_driver.c, reads what it wrote, and
 knows the gradients that it makes up."""
 import functools
 import os
@@ -72,7 +72,7 @@ def build_driver(source, build, out):
     """Compiles the driver as the library was compiled, and returns its path."""
     command = [cached(build, "CMAKE_C_COMPILER", "cc"), "-std=gnu11", "-O2",
                "-ffp-contract=off", f"-I{source}/include",
-               f"{source}/tests/oracle_driver.c", f"{build}/libgradwire.a",
+               f"{source}/tests/sync/oracle_driver.c", f"{build}/libgradwire.a",
                "-lm", "-lpthread", "-o", str(out)]
     sanitizers = cached(build, "GRADWIRE_SANITIZE", "")
     if sanitizers:

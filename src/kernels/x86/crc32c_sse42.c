@@ -25,7 +25,7 @@ enum { STRETCH = 1024 };
 /* x^(8 * 2 * STRETCH - 33) and x^(8 * STRETCH - 33) modulo the polynomial, the lowest
  * power in the highest bit. Of the 33, 32 are those by which the instruction shifts
  * whatever it takes in, and one comes from multiplying numbers that are reversed.
- * tests/test_kernels_crc32c.c works them out again. */
+ * tests/kernels/test_kernels_crc32c.c works them out again. */
 #define AFTER_TWO 0xa51b6135u
 #define AFTER_ONE 0x170076fau
 

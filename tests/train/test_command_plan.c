@@ -11,9 +11,9 @@ static int start_thread(pthread_t *thread, const pthread_attr_t *attr,
                         void *(*body)(void *), void *arg);
 
 /* The trial comes with threads that can be counted. */
-#include "../cli/plan/virtual_net.c"
+#include "../../cli/plan/virtual_net.c"
 #define pthread_create start_thread
-#include "../cli/plan/plan_trial.c"
+#include "../../cli/plan/plan_trial.c"
 #undef pthread_create
 
 #include <setjmp.h>

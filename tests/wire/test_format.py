@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""test_format.py - tests/format_reader.py, which was written from docs/format*.md, explains every
+"""test_format.py - tests/wire/format_reader.py, which was written from docs/format*.md, explains every
 byte that runs of all recipes send and save, and computes from it what the workers had.
 By hand:
 
-    GRADWIRE_SOURCE=. GRADWIRE_BUILD=build /usr/bin/python3 tests/test_format.py [TEST...]
+    GRADWIRE_SOURCE=. GRADWIRE_BUILD=build /usr/bin/python3 tests/wire/test_format.py [TEST...]
 
 GW_TEST_SEED chooses the gradients, GW_TEST_SPECS="SPEC SPEC" other specs. Skipped without
 numpy."""
@@ -33,7 +33,7 @@ from tape import build_driver, capture  # noqa: E402
 SEED = int(os.environ.get("GW_TEST_SEED", str(time.time_ns() % 1000000)))
 STEPS = 5
 
-# Beside the specs that every sync is tried with (tests/support_conform.c).
+# Beside the specs that every sync is tried with (tests/support/support_conform.c).
 SPECS = [
     "dense+check:2", "local:2+check:3", "topk:0.05+check:0", "dense+q:4", "local:3+q:6",
     "local:2+dense+bf16", "qsgd:4,via=scatter", "pqasgd:2,4,via=gather,residual=on",
@@ -89,7 +89,7 @@ SOCKETS = [("dense", 3), ("gtopk:0.05", 4), ("qsgd:4", 3), ("topk:0.05,dense_bel
 
 
 def conform_specs():
-    text = (HERE / "support_conform.c").read_text()
+    text = (HERE.parent / "support" / "support_conform.c").read_text()
     table = re.search(r"conform_specs\[\] = \{(.*?)\};", text, re.S).group(1)
     return re.findall(r'"([^"]+)"', table)
 

@@ -2,7 +2,7 @@
  *
  * twin_driver.c - trains a model for a few steps of plain SGD on made-up batches and
  * writes down all that a twin in another framework needs to do the same, and what
- * came out. tests/test_torch_twins.py reads it:
+ * came out. tests/train/test_torch_twins.py reads it:
  *
  *     one line of JSON: tensors, steps, batch, input, outputs
  *     params   f32      as they begin

@@ -18,7 +18,7 @@ except ImportError:
     sys.exit(77)
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE / "format"))
+sys.path.insert(0, str(HERE.parent / "format"))
 sys.dont_write_bytecode = True
 
 from bytes_and_checks import Unexplained  # noqa: E402

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """test_format_examples.py - the examples in docs/format*.md are what gradwire writes, and
-tests/format_reader.py can read them. Skipped without numpy."""
+tests/wire/format_reader.py can read them. Skipped without numpy."""
 import os
 import pathlib
 import sys
@@ -24,7 +24,7 @@ from joining import MESH, READY, Joining, read_record  # noqa: E402
 from tape import build_driver, capture  # noqa: E402
 from worked_examples import examples_of  # noqa: E402
 
-PAGES = sorted((HERE.parent / "docs").glob("format*.md"))
+PAGES = sorted((HERE.parents[1] / "docs").glob("format*.md"))
 SECRET = b"correct horse"
 
 
@@ -69,11 +69,11 @@ class Examples(unittest.TestCase):
         found = list(examples("golden"))
         self.assertTrue(found)
         for (name,), data in found:
-            golden = (HERE / "golden" / f"{name}.gwm").read_bytes()
+            golden = (HERE.parent / "golden" / f"{name}.gwm").read_bytes()
             self.assertEqual(golden.hex(" "), data.hex(" "))
 
     def test_golden_messages_are_read(self):
-        for path in (HERE / "golden").glob("*.gwm"):
+        for path in (HERE.parent / "golden").glob("*.gwm"):
             format_reader.explain_message(path.read_bytes())
 
     def test_states(self):

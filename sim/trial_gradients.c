@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * source.c - gradients for ranks that do not train.
+ * trial_gradients.c - gradients for ranks that do not train.
  *
  * Made-up ones are the product of a bell curve and an exponential, with a scale that
  * differs from block to block: most entries are small, a few very large, as in real

@@ -224,7 +224,7 @@ static void make_text(const uint8_t *msg, size_t len, char *text)
 static void open_path(FILE **file, const char *mode, const char *folder,
                       const char *name, const char *suffix)
 {
-    const char *end = strstr(__FILE__, "tests/test_wire_golden.c");
+    const char *end = strstr(__FILE__, "tests/wire/test_wire_golden.c");
     char path[1024];
 
     assert_non_null(end);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The models of gradwire in PyTorch, with parameters in the same order.
 
-bench/peers and tests/test_torch_twins.py use them: MODELS maps the name of a model to
+bench/peers and tests/train/test_torch_twins.py use them: MODELS maps the name of a model to
 a function of (shape of a sample, classes). Every module takes a batch of samples as
 rows of floats and gives one row of logits per label."""
 import torch

@@ -2,15 +2,15 @@
 """format_reader.py - an independent reader of everything that gradwire sends and saves,
 written from docs/format*.md. It shares nothing with the library.
 
-    /usr/bin/python3 tests/format_reader.py FILE...
+    /usr/bin/python3 tests/wire/format_reader.py FILE...
 
 says what is in a message (.gwm), a checkpoint (.gwc), a state, or a run that
-tests/capture_driver.c has written down, or what is wrong with it. The parts are in
+tests/wire/capture_driver.c has written down, or what is wrong with it. The parts are in
 tests/format/; test_format*.py run it on what every recipe makes."""
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "format"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "format"))
 sys.dont_write_bytecode = True
 
 from bytes_and_checks import Unexplained  # noqa: E402

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows.c - prints results as tables for people or as lines of JSON. */
+ * result_rows.c - prints results as tables for people or as lines of JSON. */
 #include "bench.h"
 #include "files/json.h"
 

@@ -73,7 +73,7 @@ static FILE *open_table(const char *mode)
     char path[1024];
 
     assert_non_null(end);
-    snprintf(path, sizeof path, "%.*sgolden/models.txt", (int)(end - __FILE__),
+    snprintf(path, sizeof path, "%.*s../golden/models.txt", (int)(end - __FILE__),
              __FILE__);
     FILE *file = fopen(path, mode);
     if (file == NULL)

@@ -2,7 +2,7 @@
  *
  * capture_driver.c - trains a made-up model with one spec and writes down everything
  * that the workers send and save, and what went into it and came out, for
- * tests/format_reader.py to explain.
+ * tests/wire/format_reader.py to explain.
  *
  *     capture_driver SPEC WORKERS STEPS SEED OUT MODEL [WORD...]
  *     capture_driver recipes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""test_format_files.py - tests/format_reader.py reads the checkpoints that `gradwire train`
+"""test_format_files.py - tests/wire/format_reader.py reads the checkpoints that `gradwire train`
 writes with every recipe, as docs/format-files.md has them, and notices what is wrong with
 others. Skipped without numpy."""
 import json

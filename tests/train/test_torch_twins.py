@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every model's first losses equal those of a twin in PyTorch.
 
-tests/twin_driver.c trains the model for ten steps and writes down the weights it began
-with, its batches, its first gradient and its losses; the twin (tests/torch_models.py)
+tests/train/twin_driver.c trains the model for ten steps and writes down the weights it began
+with, its batches, its first gradient and its losses; the twin (tests/train/torch_models.py)
 begins with the same weights and sees the same batches. The eleventh loss is that of
 the last batch in evaluation, where batch normalisation uses what it has gathered.
 

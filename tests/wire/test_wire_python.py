@@ -9,12 +9,12 @@ import sys
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE / "oracle"))
+sys.path.insert(0, str(HERE.parent / "oracle"))
 sys.dont_write_bytecode = True
 
 from wire_decoder import Malformed, decode  # noqa: E402
 
-GOLDEN = sorted((HERE / "golden").glob("*.gwm"))
+GOLDEN = sorted((HERE.parent / "golden").glob("*.gwm"))
 COLS = {"sparse_columns": 8}
 
 
@@ -49,10 +49,10 @@ class Golden(unittest.TestCase):
                 decode(path.read_bytes() + b"\0", COLS.get(path.stem))
 
     def test_the_example_of_the_page(self):
-        page = (HERE.parent / "docs" / "format.md").read_text()
+        page = (HERE.parents[1] / "docs" / "format.md").read_text()
         name, block = re.search(r"```hex golden (\w+)\n(.*?)```", page, re.S).groups()
         text = "".join(line.split("#")[0] for line in block.splitlines())
-        golden = (HERE / "golden" / f"{name}.gwm").read_bytes()
+        golden = (HERE.parent / "golden" / f"{name}.gwm").read_bytes()
         self.assertEqual(bytes.fromhex(text), golden)
 
 

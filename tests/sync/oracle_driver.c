@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * oracle_driver.c - runs one spec on made-up gradients and records what went in and
- * what came out, for tests/test_oracle.py to compare with slow simulations.
+ * what came out, for tests/sync/test_oracle.py to compare with slow simulations.
  *
  *     oracle_driver SPEC WORKERS STEPS SEED OUT [MODEL] [WORD...]
  *     oracle_driver recipes                     prints their names

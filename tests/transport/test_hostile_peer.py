@@ -23,7 +23,7 @@ import threading
 import time
 import unicodedata
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(HERE, "hostile"))
 import mutations  # noqa: E402
 from mutations import AGREE  # noqa: E402

@@ -2,7 +2,7 @@
 """test_oracle.py - every method of the library against a slow simulation of P workers
 that follows the paper's text (tests/oracle/). Run by ctest; by hand:
 
-    GRADWIRE_SOURCE=. GRADWIRE_BUILD=build /usr/bin/python3 tests/test_oracle.py [SPEC...]
+    GRADWIRE_SOURCE=. GRADWIRE_BUILD=build /usr/bin/python3 tests/sync/test_oracle.py [SPEC...]
 
 GW_TEST_SEED chooses other gradients. Specs that this build lacks are skipped."""
 import os
@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE / "oracle"))
+sys.path.insert(0, str(HERE.parent / "oracle"))
 sys.dont_write_bytecode = True
 
 import numpy as np  # noqa: E402
