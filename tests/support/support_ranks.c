@@ -11,12 +11,34 @@
 
 #include "support_sockets.h"
 
+static gw_status make_sockets(gw_comm **out, socket_group *group, int rank,
+                              double timeout)
+{
+    return socket_comm_new(out, group, rank, 0, timeout);
+}
+
+static gw_status make_sockets_no_wait(gw_comm **out, socket_group *group, int rank,
+                                      double timeout)
+{
+    return socket_comm_new(out, group, rank, 1, timeout);
+}
+
+/* How each kind makes the comm of a rank, out of the socket pairs of all ranks;
+ * gw_local_run() makes those that have no function here. */
+static const struct {
+    const char *name;
+    gw_status (*make)(gw_comm **out, socket_group *group, int rank, double timeout);
+} kinds[RANKS_KINDS] = {
+    [RANKS_THREADS] = {"threads", NULL},
+    [RANKS_PROCESSES] = {"processes", NULL},
+    [RANKS_SOCKETS] = {"sockets", make_sockets},
+    [RANKS_SOCKETS_NO_WAIT] = {"sockets without wait", make_sockets_no_wait},
+    [RANKS_STREAMS] = {"streams", stream_comm_new},
+};
+
 const char *rank_kind_name(rank_kind kind)
 {
-    static const char *const names[] = {"threads", "processes", "sockets",
-                                        "sockets without wait", "streams"};
-
-    return names[kind];
+    return kinds[kind].name;
 }
 
 /* ---- threads over sockets ----------------------------------------------- */
@@ -39,10 +61,7 @@ static void *socket_thread(void *arg)
     socket_rank *r = arg;
     gw_comm *comm = NULL;
 
-    r->status = r->kind == RANKS_STREAMS
-                    ? stream_comm_new(&comm, r->group, r->rank, r->timeout)
-                    : socket_comm_new(&comm, r->group, r->rank,
-                                      r->kind == RANKS_SOCKETS_NO_WAIT, r->timeout);
+    r->status = kinds[r->kind].make(&comm, r->group, r->rank, r->timeout);
     if (r->status == GW_OK && r->link != NULL)
         r->status = gw_comm_link(comm, r->link);
     if (r->status == GW_OK)
@@ -91,7 +110,7 @@ gw_status ranks_run_with(rank_kind kind, int workers, const char *link, double t
                             .timeout_seconds = timeout,
                             .link = link};
 
-    if (kind == RANKS_THREADS || kind == RANKS_PROCESSES)
+    if (kinds[kind].make == NULL)
         return gw_local_run(&opt, body, arg);
     return run_sockets(workers, kind, link, timeout, body, arg);
 }
