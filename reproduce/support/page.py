@@ -2,7 +2,9 @@
 """Tables and pages in Markdown, and what a page says of where its figures are from."""
 import math
 import os
+import re
 import statistics
+import textwrap
 
 from support.store import ROOT
 
@@ -19,7 +21,7 @@ def percent(x, digits=2):
 
 
 def number(x):
-    """Three significant digits, thousands parted by commas."""
+    """Three significant digits, thousands separated by commas."""
     return f"{x:,.0f}" if abs(x) >= 1000 else f"{x:.3g}"
 
 
@@ -58,6 +60,25 @@ def made_by(command, rows):
     return f"Made by `{command}`, {when}, {' and '.join(machines)}, gradwire {', '.join(versions)}."
 
 
+def paragraph(text):
+    """One paragraph or list item in lines of at most 110 characters."""
+    indent = " " * len(re.match(r"(?:[-*] |\d+\. )?", text)[0])
+    return textwrap.fill(text, 110, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def wrapped(text):
+    """The text with its prose in lines of at most 110 characters. Tables, headings, pictures
+    and code stay as they are."""
+    out, code = [], False
+    for block in re.split(r"(\n{2,}|\n(?=[-*] |\d+\. |```))", text):
+        fences = len(re.findall(r"^```", block, flags=re.M))
+        prose = not code and not fences and not re.match(r"\s*$|[|#<!]", block)
+        code ^= fences % 2 == 1
+        end = re.search(r"\n*$", block)[0]
+        out.append(paragraph(block) + end if prose else block)
+    return "".join(out)
+
+
 def write_between(page, name, text):
     """Replaces what stands between the marks called name in docs/PAGE."""
     begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
@@ -67,4 +88,4 @@ def write_between(page, name, text):
     if begin not in old or end not in old:
         raise SystemExit(f"no marks for {name} in docs/{page}")
     with open(path, "w") as f:
-        f.write(old[:old.index(begin)] + begin + text.rstrip("\n") + "\n" + old[old.index(end):])
+        f.write(old[:old.index(begin)] + begin + wrapped(text).rstrip("\n") + "\n" + old[old.index(end):])
