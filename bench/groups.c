@@ -36,11 +36,8 @@ static gw_status find(const char *name, const gwb_group **out)
             return GW_OK;
         }
     }
-    const char *near = gwt_nearest(name, names, COUNT(table));
-    if (near != NULL)
-        return gw_fail(GW_ERR_ARG, "no benchmark '%s'; did you mean %s?", name, near);
-    return gw_fail(GW_ERR_ARG, "no benchmark '%s'; 'gradwire bench --help' lists them",
-                   name);
+    return gwt_fail_name("benchmark", name, names, COUNT(table),
+                         "'gradwire bench --help'");
 }
 
 static gw_status run_named(gwb_sheet *sheet, char *const *names, size_t count)

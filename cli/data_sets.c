@@ -202,9 +202,5 @@ gw_status gwc_set_find(const char *name, const gwc_set **out)
         if (strcmp(names[i], name) == 0)
             return GW_OK;
     }
-    const char *near = gwt_nearest(name, names, COUNT(table));
-    if (near != NULL)
-        return gw_fail(GW_ERR_ARG, "no data set '%s'; did you mean %s?", name, near);
-    return gw_fail(GW_ERR_ARG,
-                   "no data set '%s' to get; 'gradwire data list' shows them", name);
+    return gwt_fail_name("data set", name, names, COUNT(table), "'gradwire data list'");
 }

@@ -12,6 +12,7 @@
 #include "files/json.h"
 #include "models/model.h"
 #include "optim/optimizer.h"
+#include "optim/lr_schedule.h"
 
 #include <string.h>
 
@@ -31,22 +32,26 @@ static const gwc_flag flags[] = {
 typedef struct named {
     const char *name, *summary;
     const char *example; /* of a sync */
+    const char *usage;   /* the name with its options; NULL: it has none */
 } named;
 
 static const named transports[] = {
-    {"local", "processes or threads of this machine over shared memory", NULL},
+    {.name = "local",
+     .summary = "processes or threads of this machine over shared memory"},
 #ifdef GRADWIRE_HAVE_MPI
-    {"mpi", "ranks of mpirun, mpiexec or srun, on one or several machines", NULL},
+    {.name = "mpi",
+     .summary = "ranks of mpirun, mpiexec or srun, on one or several machines"},
 #endif
-    {"link", "around it with --link: behaves like a slower network", NULL},
+    {.name = "link", .summary = "around it with --link: behaves like a slower network"},
 };
 
 /* What a build may lack: which package would bring it. */
 static const named lacking[] = {
 #ifndef GRADWIRE_HAVE_MPI
-    {"mpi", "workers on several machines (libopenmpi-dev or libmpich-dev)", NULL},
+    {.name = "mpi",
+     .summary = "workers on several machines (libopenmpi-dev or libmpich-dev)"},
 #endif
-    {NULL, NULL, NULL},
+    {.name = NULL},
 };
 
 /* Each section is one of these: the i-th row, 0 past the end. */
@@ -54,7 +59,9 @@ typedef int row_of(size_t i, named *row);
 
 static int sync_row(size_t i, named *row)
 {
-    *row = (named){gw_recipe_name(i), gw_recipe_summary(i), gw_recipe_example(i)};
+    *row = (named){.name = gw_recipe_name(i),
+                   .summary = gw_recipe_summary(i),
+                   .example = gw_recipe_example(i)};
     return row->name != NULL;
 }
 
@@ -63,7 +70,7 @@ static int model_row(size_t i, named *row)
     const gwt_model_spec *m = gwt_model_at(i);
 
     if (m != NULL)
-        *row = (named){m->usage != NULL ? m->usage : m->name, m->summary, NULL};
+        *row = (named){.name = m->name, .summary = m->summary, .usage = m->usage};
     return m != NULL;
 }
 
@@ -72,8 +79,17 @@ static int optimizer_row(size_t i, named *row)
     const gwt_optimizer *o = gwt_optimizer_at(i);
 
     if (o != NULL)
-        *row = (named){o->name, o->summary, NULL};
+        *row = (named){.name = o->name, .summary = o->summary};
     return o != NULL;
+}
+
+static int schedule_row(size_t i, named *row)
+{
+    const gwt_schedule_type *s = gwt_schedule_at(i);
+
+    if (s != NULL)
+        *row = (named){.name = s->name, .summary = s->summary, .usage = s->usage};
+    return s != NULL;
 }
 
 /* The rows of a table, and one more if there is reason for it. */
@@ -91,7 +107,8 @@ static int row_or(const named *rows, size_t count, size_t i, named *row, int mor
 
 static int transport_row(size_t i, named *row)
 {
-    named last = {"simgrid", "a modelled cluster, for 'gradwire simulate'", NULL};
+    named last = {.name = "simgrid",
+                  .summary = "a modelled cluster, for 'gradwire simulate'"};
 
     return row_or(transports, COUNT(transports), i, row,
                   gwc_simulate_possible() == GW_OK, last);
@@ -100,7 +117,7 @@ static int transport_row(size_t i, named *row)
 static int lacking_row(size_t i, named *row)
 {
     int missing = gwc_simulate_possible() != GW_OK;
-    named last = {"simulate", gw_error_message(), NULL};
+    named last = {.name = "simulate", .summary = gw_error_message()};
 
     return row_or(lacking, COUNT(lacking) - 1, i, row, missing, last);
 }
@@ -112,6 +129,7 @@ static const struct section {
     {"Syncs (--sync); 'gradwire list NAME' tells all about one", "syncs", sync_row},
     {"Models (--model)", "models", model_row},
     {"Optimizers (--optimizer)", "optimizers", optimizer_row},
+    {"Learning-rate schedules (--lr-schedule)", "schedules", schedule_row},
     {"Transports", "transports", transport_row},
     {"Not in this build", "lacking", lacking_row},
 };
@@ -150,13 +168,22 @@ static void print_section(const struct section *s)
     if (!s->row(0, &row))
         return;
     puts(s->title);
-    for (size_t i = 0; s->row(i, &row); i++)
+    for (size_t i = 0; s->row(i, &row); i++) {
+        const char *shown = row.usage != NULL ? row.usage : row.name;
         /* A name with settings is longer than its column. */
-        if (strlen(row.name) > 14)
-            printf("  %s\n  %-14s %s\n", row.name, "", row.summary);
+        if (strlen(shown) > 14)
+            printf("  %s\n  %-14s %s\n", shown, "", row.summary);
         else
-            printf("  %-14s %s\n", row.name, row.summary);
+            printf("  %-14s %s\n", shown, row.summary);
+    }
     putchar('\n');
+}
+
+void gwc_list_section(const char *key)
+{
+    for (size_t i = 0; i < COUNT(sections); i++)
+        if (strcmp(sections[i].key, key) == 0)
+            print_section(&sections[i]);
 }
 
 static void print_text(const settings *set)
@@ -206,6 +233,8 @@ static void json_section(gwt_json *j, const struct section *s)
         gwt_json_text(j, "summary", row.summary);
         if (row.example != NULL)
             gwt_json_text(j, "example", row.example);
+        if (row.usage != NULL)
+            gwt_json_text(j, "usage", row.usage);
         gwt_json_close(j, '}');
     }
     gwt_json_close(j, ']');

@@ -7,6 +7,7 @@
 #include "common.h"
 #include "flags.h"
 #include "launch.h"
+#include "list_method.h"
 #include "progress.h"
 
 #include <inttypes.h>
@@ -83,8 +84,8 @@ static const gwc_flag flags[] = {
      1, 1024},
 
     {.help = "How the weights change"},
-    {"optimizer", "sgd|adagrad|adam", "sgd", "the rule", GWC_TEXT, AT(run.optimizer), 0,
-     0},
+    {"optimizer", "NAME", "sgd", "the rule; all are listed below", GWC_TEXT,
+     AT(run.optimizer), 0, 0},
     {"lr", "RATE", "0.05", "the learning rate", GWC_REAL, AT(run.lr), 0, 1e6},
     {"momentum", "M", "0.9", "of sgd", GWC_REAL, AT(run.momentum), 0, 0.99999},
     {"weight-decay", "D", "0", "this times the weight is added to its gradient",
@@ -95,10 +96,8 @@ static const gwc_flag flags[] = {
      "length",
      GWC_REAL, AT(run.clip), 0, 1e9},
     {"lr-schedule", "SCHEDULE", "cosine",
-     "constant\nstep:30/60,factor=0.1  times factor from these epochs on\n"
-     "cosine                 to 0 at the end\n"
-     "power:0.5              times t^-0.5 in step t",
-     GWC_TEXT, AT(run.schedule), 0, 0},
+     "how the learning rate changes; all are listed below", GWC_TEXT, AT(run.schedule),
+     0, 0},
     {"warmup", "N|Nepochs", "0", "steps or epochs over which the rate rises", GWC_TEXT,
      AT(run.warmup), 0, 0},
 
@@ -152,8 +151,10 @@ static void print_help(void)
         "Under mpirun, mpiexec or srun every rank is a worker, on any number of\n"
         "machines; see docs/clusters.md.");
     gwc_flags_help(flags, COUNT(flags), stdout);
-    puts("\n"
-         "Examples\n"
+    putchar('\n');
+    gwc_list_section("optimizers");
+    gwc_list_section("schedules");
+    puts("Examples\n"
          "  gradwire train\n"
          "  gradwire train --workers 8 --sync gtopk:0.01 --link 1gbit,50us\n"
          "  gradwire train --sync local:16+q:4 --epochs 10 --lr-schedule cosine\n"

@@ -7,11 +7,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { ALIGNMENT = 64, NAME_CAP = 64 };
+enum { ALIGNMENT = 64, NAME_CAP = 64, LIST_CAP = 256 };
 
 static _Thread_local size_t fail_at = (size_t)-1;
 static _Thread_local size_t allocations;
@@ -125,38 +126,69 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Levenshtein's distance, by rows. Both texts are shorter than NAME_CAP. */
-static size_t distance(const char *a, const char *b)
+/* How many letters must be added, removed, replaced or swapped with their neighbour to
+ * make b of the first len letters of a, by rows. Both are shorter than NAME_CAP. */
+static size_t distance(const char *a, size_t len, const char *b)
 {
-    size_t row[NAME_CAP + 1], n = strlen(b);
+    size_t row[3][NAME_CAP + 1], n = strlen(b);
 
     for (size_t j = 0; j <= n; j++)
-        row[j] = j;
-    for (size_t i = 0; a[i] != '\0'; i++) {
-        size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (size_t j = 0; j < n; j++) {
-            size_t swap = diagonal + (a[i] != b[j]);
-            diagonal = row[j + 1];
-            row[j + 1] = least(swap, 1 + least(row[j], row[j + 1]));
+        row[0][j] = j;
+    for (size_t i = 1; i <= len; i++) {
+        size_t *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
+        now[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            now[j] = least(last[j - 1] + (a[i - 1] != b[j - 1]),
+                           1 + least(now[j - 1], last[j]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                now[j] = least(now[j], 1 + before[j - 2]);
         }
     }
-    return row[n];
+    return row[len % 3][n];
 }
 
 const char *gwt_nearest(const char *text, const char *const *names, size_t count)
 {
     const char *best = NULL;
-    size_t len = strlen(text), best_distance = 1 + (len + 1) / 3;
+    size_t len = strcspn(text, ":"), best_distance = 1 + (len + 1) / 3;
 
     if (len >= NAME_CAP)
         return NULL;
     for (size_t i = 0; i < count; i++) {
-        size_t d = strlen(names[i]) < NAME_CAP ? distance(text, names[i]) : NAME_CAP;
+        size_t d =
+            strlen(names[i]) < NAME_CAP ? distance(text, len, names[i]) : NAME_CAP;
         if (d < best_distance) {
             best = names[i];
             best_distance = d;
         }
     }
     return best;
+}
+
+/* Writes "a, b and c". */
+static void join(char *text, size_t cap, const char *const *names, size_t count)
+{
+    size_t len = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < count && len < cap; i++)
+        len += (size_t)snprintf(text + len, cap - len, "%s%s",
+                                i == 0           ? ""
+                                : i + 1 == count ? " and "
+                                                 : ", ",
+                                names[i]);
+}
+
+gw_status gwt_fail_name(const char *what, const char *name, const char *const *names,
+                        size_t count, const char *where)
+{
+    const char *near = gwt_nearest(name, names, count);
+    char list[LIST_CAP];
+
+    if (near != NULL)
+        return gw_fail(GW_ERR_ARG, "no %s '%s'; did you mean %s?", what, name, near);
+    if (where != NULL)
+        return gw_fail(GW_ERR_ARG, "no %s '%s'; %s shows them", what, name, where);
+    join(list, sizeof list, names, count);
+    return gw_fail(GW_ERR_ARG, "no %s '%s'; there are %s", what, name, list);
 }

@@ -71,7 +71,13 @@ gw_status gwt_parse_count(const char *what, const char *text, uint64_t min,
                           uint64_t max, uint64_t *out);
 
 /* The name out of names[0..count) that is nearest to text, for "did you mean";
- * NULL if none is near. */
+ * NULL if none is near. Options that follow a ':' in the text do not count. */
 const char *gwt_nearest(const char *text, const char *const *names, size_t count);
+
+/* Fails with GW_ERR_ARG because no `what` is called `name`. The message says which of
+ * names[0..count) was probably meant. If none is near, it says that `where`, such as
+ * "'gradwire list'", shows them; where == NULL: it lists all names. */
+gw_status gwt_fail_name(const char *what, const char *name, const char *const *names,
+                        size_t count, const char *where);
 
 #endif

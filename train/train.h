@@ -34,7 +34,7 @@ typedef struct gwt_config {
     const char *sync;
     int advice;            /* 1: take the spec that gw_spec_advise() says */
     const char *link;      /* NULL: the machine as it is */
-    const char *optimizer; /* sgd, adagrad, adam */
+    const char *optimizer; /* its name; optimizer.c has all */
     const char *schedule, *warmup;
     const char *out;              /* run directory; NULL: a new one under runs/ */
     int force;                    /* write into out even if a run is there */

@@ -127,7 +127,7 @@ static gw_status all_syncs(int argc, char **argv, char *list, size_t cap)
 
 static gw_status read_model(settings *set)
 {
-    const char *names[COUNT(models)], *near;
+    const char *names[COUNT(models)];
 
     for (size_t i = 0; set->model != NULL && i < COUNT(models); i++) {
         names[i] = models[i].name;
@@ -138,10 +138,7 @@ static gw_status read_model(settings *set)
     }
     if (set->model == NULL)
         return GW_OK;
-    near = gwt_nearest(set->model, names, COUNT(models));
-    return gw_fail(GW_ERR_ARG, "--model: '%s' is not known%s%s%s", set->model,
-                   near != NULL ? "; did you mean " : ": use --params",
-                   near != NULL ? near : "", near != NULL ? "?" : "");
+    return gwt_fail_name("known model", set->model, names, COUNT(models), NULL);
 }
 
 static gw_status read_links(gwc_sim *sim)

@@ -14,6 +14,7 @@ import tempfile
 import time
 
 GRADWIRE = os.path.abspath(os.environ["GRADWIRE"])
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs")
 SMALL = ["--data", "synthetic:train=400,test=50,dim=20,classes=4", "--batch", "8",
          "--model", "softmax", "--workers", "2"]
 KEYS = """model data sync sync_asked workers params steps epochs seed link transport isa wall_s
@@ -91,6 +92,7 @@ def wrong_usage():
     expect_error(2, ["unexpected argument '-x'"], "train", "--quiet", "-x")
     expect_error(2, ["no model", "did you mean fnn3"], "train", "--model", "fnn")
     expect_error(2, ["no data set", "fashion-mnist"], "train", "--data", "fashion-mnst")
+    names_are_suggested()
     expect_error(2, ["line?break"], "train", "--model", "line\nbreak")
     expect_error(2, ["dens"], "train", *SMALL, "--sync", "dens")
     expect_error(2, ["1parsec"], "train", *SMALL, "--link", "1parsec")
@@ -102,6 +104,43 @@ def wrong_usage():
     expect_error(2, ["--out"], "train", *SMALL, "--out", "")
     expect_error(2, ["--augment", "8x8"], "train", *SMALL, "--augment", "flip")
     expect_error(2, ["auto|none"], "train", *SMALL, "--augment", "rotate")
+
+
+def names_are_suggested():
+    """What is probably meant, also if options follow the name; or all that there is."""
+    for flag, kind, typo, meant in [
+            ("--model", "model", "lstn:200", "lstm"), ("--model", "model", "wide-mpl", "wide-mlp"),
+            ("--data", "data set", "mnits", "mnist"),
+            ("--data", "data set", "synthetc:train=50,test=10", "synthetic"),
+            ("--optimizer", "optimizer", "adma", "adam"), ("--optimizer", "optimizer", "sdg", "sgd"),
+            ("--lr-schedule", "learning-rate schedule", "cosin", "cosine"),
+            ("--lr-schedule", "learning-rate schedule", "stp:3/4", "step")]:
+        expect_error(2, [f"no {kind} '{typo}'; did you mean {meant}?"], "train", *SMALL, flag, typo)
+    expect_error(2, ["did you mean resnet50?"], "simulate", "--model", "resnet5")
+    expect_error(2, ["did you mean cifar10?"], "data", "get", "cifar")
+    expect_error(2, ["did you mean kernels?"], "bench", "kernles")
+    listed = json.loads(run("list", "--json").stdout)
+    for flag, key in (("--optimizer", "optimizers"), ("--lr-schedule", "schedules")):
+        expect_error(2, ["'xyzzyx'; there are ", *(row["name"] for row in listed[key])],
+                     "train", *SMALL, flag, "xyzzyx")
+    expect_error(2, ["'gradwire list'"], "train", *SMALL, "--model", "xyzzyx")
+
+
+def everything_is_explained():
+    """What can be named is in 'list', in the help of the flag and on its page."""
+    listed, text = json.loads(run("list", "--json").stdout), run("list").stdout.decode()
+    shown = run("train", "--help").stdout.decode()
+    for key, page in (("models", "models.md"), ("data", "data.md"), ("optimizers", "models.md"),
+                      ("schedules", "models.md")):
+        with open(f"{DOCS}/{page}") as f:
+            told = f.read()
+        check(len(listed[key]) >= 3, f"list has no {key}")
+        for row in listed[key]:
+            lines = [line for line in text.splitlines() if row["summary"] in line]
+            check(lines and row["name"] in text, f"list lacks {row}")
+            check(f"`{row['name']}" in told, f"docs/{page} lacks {row['name']}")
+            if key in ("optimizers", "schedules"):
+                check(any(line in shown for line in lines), f"train --help lacks {row}")
 
 
 def wrong_numbers():
@@ -169,6 +208,7 @@ def help_is_there():
     text = run("list").stdout.decode()
     check(all(m["name"] in text for m in listed["models"]), "list differs from its JSON")
     check(run("list", "--json").returncode == 0, "list --json")
+    everything_is_explained()
     one_method(listed["syncs"])
     advice()
 

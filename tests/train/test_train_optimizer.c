@@ -221,10 +221,11 @@ static void numbers_are_read_whole(void **state)
 static void the_end_matters_where_they_say_so(void **state)
 {
     static const char *const texts[] = {"constant", "step:1/2", "cosine", "power"};
-    const char *name;
+    const gwt_schedule_type *type;
 
     (void)state;
-    for (size_t i = 0; (name = gwt_schedule_name(i)) != NULL; i++) {
+    for (size_t i = 0; (type = gwt_schedule_at(i)) != NULL; i++) {
+        const char *name = type->name;
         gwt_schedule s;
         int differs = 0;
         assert_true(i < sizeof texts / sizeof texts[0]);

@@ -160,10 +160,7 @@ gw_status gwt_data_find(const char *name, const gwt_data_source **out,
         *out = &table[i];
         return GW_OK;
     }
-    const char *near = gwt_nearest(name, names, COUNT(table));
-    if (near != NULL)
-        return gw_fail(GW_ERR_ARG, "no data set '%s'; did you mean %s?", name, near);
-    return gw_fail(GW_ERR_ARG, "no data set '%s'; 'gradwire list' shows them", name);
+    return gwt_fail_name("data set", name, names, COUNT(table), "'gradwire list'");
 }
 
 gw_status gwt_data_load(gwt_data *out, const char *name, const char *data_dir)

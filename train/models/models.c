@@ -105,8 +105,5 @@ gw_status gwt_model_find(const char *name, const gwt_model_spec **out)
             return check_options(*out, name[len] == ':' ? name + len + 1 : NULL);
         }
     }
-    const char *near = gwt_nearest(name, names, COUNT(table));
-    if (near != NULL)
-        return gw_fail(GW_ERR_ARG, "no model '%s'; did you mean %s?", name, near);
-    return gw_fail(GW_ERR_ARG, "no model '%s'; 'gradwire list' shows them", name);
+    return gwt_fail_name("model", name, names, COUNT(table), "'gradwire list'");
 }

@@ -12,18 +12,6 @@
 
 enum { TEXT_CAP = 256 };
 
-typedef struct gwt_schedule_type {
-    const char *name;
-
-    /* Reads what follows "name:", the empty text if nothing does. */
-    gw_status (*parse)(gwt_schedule *s, char *rest);
-
-    /* The factor t steps after the warm-up of w steps. */
-    double (*factor)(const gwt_schedule *s, double t, double w);
-
-    int needs_end; /* whether the factor depends on total_steps */
-} gwt_schedule_type;
-
 static gw_status parse_nothing(gwt_schedule *s, char *rest)
 {
     if (rest[0] == '\0')
@@ -115,10 +103,25 @@ static double power_factor(const gwt_schedule *s, double t, double w)
 }
 
 static const gwt_schedule_type table[] = {
-    {"constant", parse_nothing, constant_factor, 0},
-    {"step", parse_step, step_factor, 0},
-    {"cosine", parse_nothing, cosine_factor, 1},
-    {"power", parse_power, power_factor, 0},
+    {.name = "constant",
+     .summary = "the rate that was given, throughout",
+     .parse = parse_nothing,
+     .factor = constant_factor},
+    {.name = "step",
+     .usage = "step:30/60,factor=0.1",
+     .summary = "times the factor from each of these epochs on",
+     .parse = parse_step,
+     .factor = step_factor},
+    {.name = "cosine",
+     .summary = "half a wave, down to 0 at the end of the run",
+     .parse = parse_nothing,
+     .factor = cosine_factor,
+     .needs_end = 1},
+    {.name = "power",
+     .usage = "power:0.5",
+     .summary = "times t^-0.5 in step t = 1, 2, ...",
+     .parse = parse_power,
+     .factor = power_factor},
 };
 
 static gw_status parse_warmup(gwt_schedule *s, const char *text)
@@ -143,6 +146,22 @@ static gw_status parse_warmup(gwt_schedule *s, const char *text)
     return gwt_parse_real("warm-up", number, 0.0, 1e6, &s->warmup);
 }
 
+/* The kind that a text begins with. */
+static gw_status find_type(const char *text, const gwt_schedule_type **out)
+{
+    const char *names[COUNT(table)];
+    size_t len = strcspn(text, ":");
+
+    for (size_t i = 0; i < COUNT(table); i++) {
+        names[i] = table[i].name;
+        if (strlen(names[i]) == len && strncmp(names[i], text, len) == 0) {
+            *out = &table[i];
+            return GW_OK;
+        }
+    }
+    return gwt_fail_name("learning-rate schedule", text, names, COUNT(table), NULL);
+}
+
 gw_status gwt_schedule_parse(gwt_schedule *out, const char *text, const char *warmup)
 {
     char copy[TEXT_CAP];
@@ -151,20 +170,10 @@ gw_status gwt_schedule_parse(gwt_schedule *out, const char *text, const char *wa
     if (strlen(text) >= sizeof copy)
         return gw_fail(GW_ERR_ARG, "learning-rate schedule: longer than %d characters",
                        TEXT_CAP - 1);
-    snprintf(copy, sizeof copy, "%s", text);
-    char *rest = copy + strcspn(copy, ":");
-    if (*rest == ':')
-        *rest++ = '\0';
-    for (size_t i = 0; i < COUNT(table); i++)
-        if (strcmp(table[i].name, copy) == 0)
-            out->type = &table[i];
-    if (out->type == NULL)
-        return gw_fail(
-            GW_ERR_ARG,
-            "no learning-rate schedule '%s'; there are constant, step, cosine "
-            "and power",
-            copy);
-    GWT_TRY(out->type->parse(out, rest));
+    GWT_TRY(find_type(text, &out->type));
+    const char *rest = strchr(text, ':');
+    snprintf(copy, sizeof copy, "%s", rest != NULL ? rest + 1 : "");
+    GWT_TRY(out->type->parse(out, copy));
     return parse_warmup(out, warmup);
 }
 
@@ -173,9 +182,9 @@ int gwt_schedule_needs_end(const gwt_schedule *schedule)
     return schedule->type->needs_end;
 }
 
-const char *gwt_schedule_name(size_t i)
+const gwt_schedule_type *gwt_schedule_at(size_t i)
 {
-    return i < COUNT(table) ? table[i].name : NULL;
+    return i < COUNT(table) ? &table[i] : NULL;
 }
 
 double gwt_schedule_factor(const gwt_schedule *schedule, uint64_t t)

@@ -2,15 +2,9 @@
  *
  * lr_schedule.h - how the learning rate changes over a run.
  *
- * In text, as on the command line:
- *
- *     constant               the rate that was given, throughout
- *     step:30/60,factor=0.1  times factor at the beginning of these epochs
- *     cosine                 half a wave, down to 0 at the end of the run
- *     power:0.5              t^-0.5 in step t = 1, 2, ...
- *
- * and the warm-up apart from it: "500" steps or "2epochs" of linear rise. The
- * cosine and the power begin when the warm-up ends. */
+ * A schedule is written as on the command line, "step:30/60,factor=0.1"; the table of
+ * lr_schedule.c has all of them. The warm-up is given apart from it: "500" steps or
+ * "2epochs" of linear rise. The cosine and the power begin when the warm-up ends. */
 #ifndef GWT_LR_SCHEDULE_H
 #define GWT_LR_SCHEDULE_H
 
@@ -18,8 +12,24 @@
 
 enum { GWT_MILESTONES_MAX = 16 };
 
-typedef struct gwt_schedule {
-    const struct gwt_schedule_type *type;
+typedef struct gwt_schedule gwt_schedule;
+
+/* One kind of schedule. */
+typedef struct gwt_schedule_type {
+    const char *name, *summary;
+    const char *usage; /* as it is written with its options; NULL: it has none */
+
+    /* Reads what follows "name:", the empty text if nothing does. */
+    gw_status (*parse)(gwt_schedule *s, char *rest);
+
+    /* The factor t steps after the warm-up of w steps. */
+    double (*factor)(const gwt_schedule *s, double t, double w);
+
+    int needs_end; /* whether the factor depends on total_steps */
+} gwt_schedule_type;
+
+struct gwt_schedule {
+    const gwt_schedule_type *type;
     double milestone[GWT_MILESTONES_MAX]; /* step: in epochs, ascending */
     size_t milestones;
     double factor, alpha;
@@ -27,7 +37,7 @@ typedef struct gwt_schedule {
     int warmup_epochs;  /* ...this is set */
     double epoch_steps; /* steps of an epoch and of the run: set by the caller */
     double total_steps;
-} gwt_schedule;
+};
 
 /* Reads both texts; epoch_steps and total_steps are left 0. GW_ERR_ARG. */
 gw_status gwt_schedule_parse(gwt_schedule *out, const char *text, const char *warmup);
@@ -36,8 +46,8 @@ gw_status gwt_schedule_parse(gwt_schedule *out, const char *text, const char *wa
  * prolonged. */
 int gwt_schedule_needs_end(const gwt_schedule *schedule);
 
-/* The name of the i-th schedule, NULL after the last one. */
-const char *gwt_schedule_name(size_t i);
+/* The i-th schedule, NULL past the end. */
+const gwt_schedule_type *gwt_schedule_at(size_t i);
 
 /* What the rate is multiplied with in step t = 0, 1, ... */
 double gwt_schedule_factor(const gwt_schedule *schedule, uint64_t t);

@@ -118,11 +118,14 @@ const gwt_optimizer *gwt_optimizer_at(size_t i)
 
 gw_status gwt_optimizer_find(const char *name, const gwt_optimizer **out)
 {
-    for (size_t i = 0; i < COUNT(table); i++)
-        if (strcmp(table[i].name, name) == 0) {
+    const char *names[COUNT(table)];
+
+    for (size_t i = 0; i < COUNT(table); i++) {
+        names[i] = table[i].name;
+        if (strcmp(names[i], name) == 0) {
             *out = &table[i];
             return GW_OK;
         }
-    return gw_fail(GW_ERR_ARG, "no optimizer '%s'; there are sgd, adagrad and adam",
-                   name);
+    }
+    return gwt_fail_name("optimizer", name, names, COUNT(table), NULL);
 }
