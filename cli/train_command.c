@@ -87,9 +87,9 @@ static const gwc_flag flags[] = {
     {"optimizer", "NAME", "sgd", "the rule; all are listed below", GWC_TEXT,
      AT(run.optimizer), 0, 0},
     {"lr", "RATE", "0.05", "the learning rate", GWC_REAL, AT(run.lr), 0, 1e6},
-    {"momentum", "M", "0.9", "of sgd", GWC_REAL, AT(run.momentum), 0, 0.99999},
+    {"momentum", "M", "0.9", "of sgd", GWC_REAL, AT(run.hyper.momentum), 0, 0.99999},
     {"weight-decay", "D", "0", "this times the weight is added to its gradient",
-     GWC_REAL, AT(run.weight_decay), 0, 1e6},
+     GWC_REAL, AT(run.hyper.weight_decay), 0, 1e6},
     {"clip", "NORM", "0",
      "longest gradient, after it was synchronised (each worker's\nown, where "
      "optimizers or momentum come before that):\nlonger ones are scaled down; 0: any "

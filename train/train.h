@@ -10,7 +10,7 @@
 #ifndef GWT_TRAIN_H
 #define GWT_TRAIN_H
 
-#include "gradwire.h"
+#include "optim/optimizer.h"
 
 #include <stdio.h>
 
@@ -55,7 +55,8 @@ typedef struct gwt_config {
     uint64_t seed;
     uint64_t log_every;  /* steps; 0: about fifty times in the run */
     uint64_t eval_every; /* epochs; 0: at the end only */
-    double lr, momentum, weight_decay;
+    double lr;
+    gwt_hyper hyper;   /* momentum and the like */
     double clip;       /* largest norm of a gradient, 0: any */
     double dropout;    /* share of values dropped in language models */
     uint64_t sequence; /* tokens of a sample of text */

@@ -34,7 +34,7 @@ static inline gwt_config small_training(void)
         .log_every = 7,
         .eval_every = 1,
         .lr = 0.1,
-        .momentum = 0.9,
+        .hyper.momentum = 0.9,
     };
 }
 

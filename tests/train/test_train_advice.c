@@ -29,10 +29,10 @@ static void momentum_moves(void **state)
     (void)state;
     gwt_summary s = run(&c);
     c.sync = "topk:0.1,warmup=64+momentum:0.9";
-    c.momentum = 0.0;
+    c.hyper.momentum = 0.0;
     gwt_summary same = run(&c);
     c.sync = "topk:0.1";
-    c.momentum = 0.9;
+    c.hyper.momentum = 0.9;
     c.advice = 0;
     gwt_summary as_it_is = run(&c);
     assert_true(s.model_hash == same.model_hash);
@@ -67,12 +67,12 @@ static void decay_comes_before_momentum(void **state)
 
     (void)state;
     c.workers = 1;
-    c.weight_decay = 0.05;
+    c.hyper.weight_decay = 0.05;
     c.clip = 0.5;
     gwt_summary moved = run(&c);
     c.sync = "dense";
     gwt_summary dense = run(&c);
-    c.weight_decay = 0.0;
+    c.hyper.weight_decay = 0.0;
     gwt_summary other = run(&c);
     assert_true(fabs(moved.test_loss - dense.test_loss) < 1e-5);
     assert_true(fabs(moved.train_loss - dense.train_loss) < 1e-5);
@@ -131,7 +131,7 @@ static void advised_runs_go_on(void **state)
     for (size_t i = 0; i < 4; i++) {
         gwt_config c = advised(sync[i]);
         c.optimizer = optimizer[i];
-        c.weight_decay = 0.01;
+        c.hyper.weight_decay = 0.01;
         c.lr = 0.02;
         gwt_summary whole = run(&c);
         for (uint64_t at = 3; at < 100; at += 76) {
@@ -234,9 +234,9 @@ static void other_settings_are_refused(void **state)
     c.advice = 0;
     refuse(&c, GW_ERR_ARG, "--sync topk:density=0.1", "momentum=0.9");
     c.advice = 1;
-    c.momentum = 0.8;
+    c.hyper.momentum = 0.8;
     refuse(&c, GW_ERR_ARG, "momentum=0.9", "momentum=0.8");
-    c.momentum = 0.9;
+    c.hyper.momentum = 0.9;
     change_settings(name_of(8), spoil_momentum);
     refuse(&c, GW_ERR_DATA, name_of(8), "no momentum but 7");
     c.resume = 0;

@@ -225,7 +225,8 @@ static void another_run_is_refused(void **state)
     REFUSE(batch, 7, "--batch 8, but this run has 7");
     REFUSE(optimizer, "adam", "--optimizer sgd");
     REFUSE(lr, 0.2, "--lr 0.1, but this run has 0.2");
-    REFUSE(momentum, 0.0, "--momentum 0.9, but this run has 0");
+    REFUSE(hyper.momentum, 0.0, "--momentum 0.9, but this run has 0");
+    REFUSE(hyper.weight_decay, 0.5, "--weight-decay 0, but this run has 0.5");
     REFUSE(schedule, "cosine", "--lr-schedule");
     REFUSE(warmup, "5", "--warmup");
     REFUSE(nonfinite, GW_NONFINITE_SKIP, "--nonfinite stop");

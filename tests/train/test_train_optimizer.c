@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -127,6 +128,36 @@ static void every_optimizer_is_tested(void **state)
     assert_non_null(gwt_optimizer_at(2));
     assert_null(gwt_optimizer_at(3));
     assert_int_equal(gwt_optimizer_find("sdg", &opt), GW_ERR_ARG);
+}
+
+/* Whether some setting is called like the first n letters of the word. */
+static int is_setting(const char *word, size_t n)
+{
+    const gwt_hyper_row *row;
+
+    for (size_t i = 0; (row = gwt_hyper_at(i)) != NULL; i++)
+        if (strlen(row->name) == n && memcmp(row->name, word, n) == 0)
+            return 1;
+    return 0;
+}
+
+/* What an optimizer says it takes is a setting, and it finds all of it. */
+static void settings_have_rows(void **state)
+{
+    const gwt_optimizer *opt;
+
+    (void)state;
+    for (size_t i = 0; (opt = gwt_optimizer_at(i)) != NULL; i++)
+        for (const char *word = opt->takes; *word != '\0';) {
+            size_t n = strcspn(word, " ");
+            char name[64];
+            snprintf(name, sizeof name, "%.*s", (int)n, word);
+            if (!is_setting(word, n) || !gwt_optimizer_takes(opt, name))
+                fail_msg("%s takes no '%s'", opt->name, name);
+            name[n - 1] = '\0';
+            assert_false(gwt_optimizer_takes(opt, name));
+            word += n + (word[n] == ' ');
+        }
 }
 
 /* ---- schedules ---------------------------------------------------------------- */
@@ -249,6 +280,7 @@ int main(void)
         cmocka_unit_test(optimizers_follow_their_formulas),
         cmocka_unit_test(state_comes_to_rest),
         cmocka_unit_test(every_optimizer_is_tested),
+        cmocka_unit_test(settings_have_rows),
         cmocka_unit_test(schedules_bend_where_they_should),
         cmocka_unit_test(wrong_schedules_are_refused),
         cmocka_unit_test(the_end_matters_where_they_say_so),

@@ -219,7 +219,7 @@ static void residuals_are_preserved(void **state)
             c.sync = sync[i];
             c.steps = 0;
             c.epochs = 1;
-            c.momentum = 0.0;
+            c.hyper.momentum = 0.0;
             c.force = 1;
             gwt_summary first = run(&c);
             sum_sections(name_of(3), GWT_KIND_SYNC, STATE_HEADER, before);

@@ -131,7 +131,8 @@ static void every_recipe_trains(void **state)
         gwt_config c = small();
         c.sync = gw_recipe_example(i);
         c.workers = 3;
-        c.momentum = 0.0; /* gradients that come late and momentum do not go together */
+        c.hyper.momentum =
+            0.0; /* gradients that come late and momentum do not go together */
         for (size_t k = 0; k < sizeof needs / sizeof needs[0]; k++)
             c.sync = strcmp(name, needs[k][0]) == 0 ? needs[k][1] : c.sync;
         gwt_summary s = run(&c);
@@ -250,7 +251,7 @@ static void the_loop_does_the_same(void **state)
     assert_int_equal(gwt_data_load(&data, name, NULL), GW_OK);
     c.model = "fnn3";
     c.data = name;
-    c.momentum = 0.0;
+    c.hyper.momentum = 0.0;
     c.steps = TWIN_STEPS;
     c.seed = TWIN_SEED;
     c.batch = 20;

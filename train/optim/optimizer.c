@@ -8,6 +8,7 @@
 #include "optim/optimizer.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
@@ -106,9 +107,28 @@ static void adam_step(float *x, const float *g, float *const *slot, size_t n, do
 }
 
 static const gwt_optimizer table[] = {
-    {"sgd", "stochastic gradient descent, with --momentum", 0, 1, sgd_step},
-    {"adagrad", "rates per parameter that only fall", 1, 1, adagrad_step},
-    {"adam", "rates per parameter from running means", 1, 2, adam_step},
+    {.name = "sgd",
+     .summary = "stochastic gradient descent, with --momentum",
+     .takes = "momentum weight-decay",
+     .slots = 1,
+     .step = sgd_step},
+    {.name = "adagrad",
+     .summary = "rates per parameter that only fall",
+     .takes = "weight-decay",
+     .adaptive = 1,
+     .slots = 1,
+     .step = adagrad_step},
+    {.name = "adam",
+     .summary = "rates per parameter from running means",
+     .takes = "weight-decay",
+     .adaptive = 1,
+     .slots = 2,
+     .step = adam_step},
+};
+
+static const gwt_hyper_row settings[] = {
+    {.name = "momentum", .offset = offsetof(gwt_hyper, momentum)},
+    {.name = "weight-decay", .offset = offsetof(gwt_hyper, weight_decay)},
 };
 
 const gwt_optimizer *gwt_optimizer_at(size_t i)
@@ -128,4 +148,36 @@ gw_status gwt_optimizer_find(const char *name, const gwt_optimizer **out)
         }
     }
     return gwt_fail_name("optimizer", name, names, COUNT(table), NULL);
+}
+
+int gwt_optimizer_takes(const gwt_optimizer *optimizer, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const char *word = optimizer->takes; *word != '\0';) {
+        size_t n = strcspn(word, " ");
+        if (n == len && strncmp(word, name, len) == 0)
+            return 1;
+        word += n + (word[n] == ' ');
+    }
+    return 0;
+}
+
+const gwt_hyper_row *gwt_hyper_at(size_t i)
+{
+    return i < COUNT(settings) ? &settings[i] : NULL;
+}
+
+double gwt_hyper_value(const gwt_hyper *hyper, const gwt_hyper_row *row)
+{
+    const char *at = (const char *)hyper + row->offset;
+    double real;
+    int on;
+
+    if (row->is_switch) {
+        memcpy(&on, at, sizeof on);
+        return on;
+    }
+    memcpy(&real, at, sizeof real);
+    return real;
 }

@@ -8,18 +8,30 @@
 
 enum { GWT_SLOTS_MAX = 2 };
 
-/* Settings of a run; an optimizer takes those it knows. */
+/* Settings of a run that optimizers take. To add one: add its field here, its row to
+ * the table of optimizer.c and its flag to train_command.c. Checkpoints and
+ * summary.json follow the table. */
 typedef struct gwt_hyper {
-    double momentum;     /* sgd */
-    double weight_decay; /* all: times the parameter, added to its gradient */
+    double momentum;
+    double weight_decay;
 } gwt_hyper;
+
+/* One such setting. */
+typedef struct gwt_hyper_row {
+    const char *name;   /* of its flag, without the dashes */
+    size_t offset;      /* of its field in gwt_hyper, */
+    int is_switch;      /* which is an int, off or on; otherwise it is a double */
+    const char *before; /* what runs did whose checkpoints have no such line; NULL: all
+                           checkpoints have it */
+} gwt_hyper_row;
 
 /* One optimizer. step() changes n parameters x by gradient g at rate lr, t being
  * the number of steps taken before; slot[i] are n floats of its own, 0 at first.
  * One pass over memory; must treat each element by itself. */
 typedef struct gwt_optimizer {
     const char *name, *summary;
-    int adaptive; /* steps depend on the size of gradients so far */
+    const char *takes; /* which settings, by their names, with a blank between them */
+    int adaptive;      /* steps depend on the size of gradients so far */
     size_t slots;
     void (*step)(float *x, const float *g, float *const *slot, size_t n, double lr,
                  uint64_t t, const gwt_hyper *hyper);
@@ -28,5 +40,12 @@ typedef struct gwt_optimizer {
 /* The i-th optimizer, NULL past the end; the one of that name (GW_ERR_ARG). */
 const gwt_optimizer *gwt_optimizer_at(size_t i);
 gw_status gwt_optimizer_find(const char *name, const gwt_optimizer **out);
+
+/* Whether the optimizer takes the setting of that name. */
+int gwt_optimizer_takes(const gwt_optimizer *optimizer, const char *name);
+
+/* The i-th setting, NULL past the end; its value, as 0 or 1 if it is a switch. */
+const gwt_hyper_row *gwt_hyper_at(size_t i);
+double gwt_hyper_value(const gwt_hyper *hyper, const gwt_hyper_row *row);
 
 #endif

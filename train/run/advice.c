@@ -8,7 +8,17 @@
 
 int gwt_momentum_moved(const gwt_job *job)
 {
-    return job->used.momentum != job->config.momentum;
+    return job->used.momentum != job->config.hyper.momentum;
+}
+
+gwt_hyper gwt_hyper_used(const gwt_job *job)
+{
+    gwt_hyper hyper = job->config.hyper;
+
+    hyper.momentum = job->used.momentum;
+    if (gwt_momentum_moved(job))
+        hyper.weight_decay = 0.0;
+    return hyper;
 }
 
 static gw_optimizer_info optimizer_of(const gwt_job *job)
@@ -19,7 +29,7 @@ static gw_optimizer_info optimizer_of(const gwt_job *job)
     return (gw_optimizer_info){
         .struct_size = sizeof(gw_optimizer_info),
         .adaptive = adaptive,
-        .momentum = adaptive ? 0.0 : c->momentum,
+        .momentum = adaptive ? 0.0 : c->hyper.momentum,
         .workers = c->workers > 0 ? c->workers : 1,
     };
 }
@@ -38,7 +48,7 @@ gw_status gwt_advise(gwt_job *job)
         snprintf(job->warnings + len, sizeof job->warnings - len, "%s: %s\n", c->sync,
                  advice.warning);
     snprintf(job->used.sync, sizeof job->used.sync, "%s", c->sync);
-    job->used.momentum = c->momentum;
+    job->used.momentum = c->hyper.momentum;
     job->notes[0] = '\0';
     if (!c->advice || strcmp(advice.spec, c->sync) == 0)
         return GW_OK;
@@ -57,7 +67,7 @@ gw_status gwt_advise_as_before(gwt_job *job, const char *name, const char *sync,
     if (strlen(sync) >= sizeof job->used.sync || gw_spec_check(sync, NULL, 0) != GW_OK)
         return gw_fail(GW_ERR_DATA, "%s was written with no spec but '%.40s'", name,
                        sync);
-    if (!(momentum == job->config.momentum || momentum == 0.0))
+    if (!(momentum == job->config.hyper.momentum || momentum == 0.0))
         return gw_fail(GW_ERR_DATA, "%s was written with no momentum but %g", name,
                        momentum);
     snprintf(job->used.sync, sizeof job->used.sync, "%s", sync);

@@ -21,4 +21,7 @@ gw_status gwt_advise_as_before(gwt_job *job, const char *name, const char *sync,
  * clips its own gradient, since what comes out is a velocity. */
 int gwt_momentum_moved(const gwt_job *job);
 
+/* What the optimizer steps with: what was asked for, without what has moved. */
+gwt_hyper gwt_hyper_used(const gwt_job *job);
+
 #endif

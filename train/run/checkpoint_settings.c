@@ -66,7 +66,26 @@ static void put_real(lines *l, const char *name, double x)
     put(l, name, "%s", text);
 }
 
-/* To add a setting on which the result depends: add its line here. */
+/* The settings of optimizers as they were asked for, but the momentum as it is used. */
+static void put_hyper(lines *l, const gwt_job *job)
+{
+    gwt_hyper hyper = job->config.hyper;
+    const gwt_hyper_row *row;
+    char name[64];
+
+    hyper.momentum = job->used.momentum;
+    for (size_t i = 0; (row = gwt_hyper_at(i)) != NULL; i++) {
+        double value = gwt_hyper_value(&hyper, row);
+        snprintf(name, sizeof name, "--%s", row->name);
+        if (row->is_switch)
+            put(l, name, "%s", value != 0.0 ? "on" : "off");
+        else
+            put_real(l, name, value);
+    }
+}
+
+/* To add a setting on which the result depends: add its line here, or its row to the
+ * table of optimizer.c. */
 size_t gwt_settings_write(const gwt_job *job, char text[GWT_SETTINGS_CAP])
 {
     static const char *const nonfinite[] = {"stop", "skip", "ignore"};
@@ -91,9 +110,8 @@ size_t gwt_settings_write(const gwt_job *job, char text[GWT_SETTINGS_CAP])
     put_real(&l, "--clip", c->clip);
     put(&l, "--optimizer", "%s", c->optimizer);
     put_real(&l, "--lr", c->lr);
-    put_real(&l, "--momentum", job->used.momentum);
-    put_real(&l, ASKED_MOMENTUM, c->momentum);
-    put_real(&l, "--weight-decay", c->weight_decay);
+    put_hyper(&l, job);
+    put_real(&l, ASKED_MOMENTUM, c->hyper.momentum);
     put(&l, "--lr-schedule", "%s", c->schedule);
     put(&l, "--warmup", "%s", c->warmup);
     put(&l, "--nonfinite", "%s", nonfinite[c->nonfinite]);
@@ -121,7 +139,24 @@ static int may_differ(const gwt_job *job, const char *line)
     return 0;
 }
 
-/* Whether files of before do not have the line: of threads, see
+/* Whether the line is a setting of optimizers that was not there once, and says what
+ * was done then. */
+static int is_as_before(const char *line)
+{
+    const gwt_hyper_row *row;
+    char then[64];
+
+    for (size_t i = 0; (row = gwt_hyper_at(i)) != NULL; i++) {
+        if (row->before == NULL)
+            continue;
+        snprintf(then, sizeof then, "--%s %s\n", row->name, row->before);
+        if (strncmp(line, then, strlen(then)) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* Whether files of before may lack the line: of threads, see
  * gwt_settings_lack_threads(); what was asked for was what was used. */
 static int may_lack(const char *line)
 {
@@ -131,7 +166,7 @@ static int may_lack(const char *line)
     for (size_t i = 0; i < 3; i++)
         if (strncmp(line, late[i], strlen(late[i])) == 0)
             return 1;
-    return 0;
+    return is_as_before(line);
 }
 
 /* Where the next line begins; end if there is none. */

@@ -235,7 +235,7 @@ GWT_VECTOR static void add_scaled(float *restrict g, const float *restrict x, si
  * see gwt_momentum_moved(). */
 static void lead_gradient(worker *w)
 {
-    double decay = w->job->config.weight_decay;
+    double decay = w->job->config.hyper.weight_decay;
 
     if (!gwt_momentum_moved(w->job))
         return;
@@ -254,11 +254,9 @@ static double rate_of(const gwt_job *job, uint64_t t)
 static void apply_gradient(worker *w, uint64_t t)
 {
     const gwt_job *job = w->job;
-    gwt_hyper hyper = {job->used.momentum, job->config.weight_decay};
+    gwt_hyper hyper = gwt_hyper_used(job);
 
-    if (gwt_momentum_moved(job))
-        hyper.weight_decay = 0.0;
-    else
+    if (!gwt_momentum_moved(job))
         clip_gradient(w);
     w->lr = rate_of(job, t);
     job->optimizer->step(gwt_model_params(w->model), gwt_model_grad(w->model), w->slot,

@@ -250,6 +250,26 @@ static const char *augment_name(int what)
     return what == GWT_AUGMENT_CROP ? "crop" : "flip";
 }
 
+/* What the optimizer takes, by the names of the flags; null for what it does not. */
+static void print_hyper(gwt_json *j, const gwt_job *job)
+{
+    const gwt_hyper_row *row;
+
+    for (size_t i = 0; (row = gwt_hyper_at(i)) != NULL; i++) {
+        double value = gwt_hyper_value(&job->config.hyper, row);
+        char key[WORD_CAP];
+        snprintf(key, sizeof key, "%s", row->name);
+        for (char *at = key; (at = strchr(at, '-')) != NULL;)
+            *at = '_';
+        if (!gwt_optimizer_takes(job->optimizer, row->name))
+            gwt_json_null(j, key);
+        else if (row->is_switch)
+            gwt_json_bool(j, key, value != 0.0);
+        else
+            gwt_json_real(j, key, value);
+    }
+}
+
 static void print_settings(gwt_json *j, const gwt_job *job)
 {
     const gwt_config *c = &job->config;
@@ -270,9 +290,8 @@ static void print_settings(gwt_json *j, const gwt_job *job)
     gwt_json_count(j, "batch", c->batch);
     gwt_json_count(j, "test_samples", job->data.test.count);
     gwt_json_real(j, "lr", c->lr);
-    gwt_json_real(j, "momentum",
-                  strcmp(c->optimizer, "sgd") == 0 ? c->momentum : (double)NAN);
     gwt_json_text(j, "optimizer", c->optimizer);
+    print_hyper(j, job);
     gwt_json_text(j, "link", c->link);
     gwt_json_text(j, "transport", s->transport);
     gwt_json_text(j, "isa", gw_isa());
