@@ -88,6 +88,8 @@ static const gwc_flag flags[] = {
      AT(run.optimizer), 0, 0},
     {"lr", "RATE", "0.05", "the learning rate", GWC_REAL, AT(run.lr), 0, 1e6},
     {"momentum", "M", "0.9", "of sgd", GWC_REAL, AT(run.hyper.momentum), 0, 0.99999},
+    {"nesterov", "off|on", "off", "whether the momentum of sgd is Nesterov's",
+     GWC_CHOICE, AT(run.hyper.nesterov), 0, 0},
     {"weight-decay", "D", "0", "this times the weight is added to its gradient",
      GWC_REAL, AT(run.hyper.weight_decay), 0, 1e6},
     {"clip", "NORM", "0",

@@ -22,7 +22,7 @@ KEYS = """model data sync sync_asked workers params steps epochs seed link trans
     test_loss test_accuracy perplexity drift model_hash version test_accuracy_workers
     eval_s decode_s batch lr momentum optimizer stopped skipped bits_per_param
     residual_norm augment test_loss_workers perplexity_workers sync_advised test_samples
-    mass_lost weight_decay""".split()
+    mass_lost weight_decay nesterov""".split()
 
 failures = []
 
@@ -97,6 +97,9 @@ def wrong_usage():
     expect_error(2, ["dens"], "train", *SMALL, "--sync", "dens")
     expect_error(2, ["1parsec"], "train", *SMALL, "--link", "1parsec")
     expect_error(2, ["optimizer", "sdg"], "train", *SMALL, "--optimizer", "sdg")
+    expect_error(2, ["--nesterov", "--momentum above 0"], "train", *SMALL, "--momentum", "0", "--nesterov", "on")
+    expect_error(2, ["adam takes no --nesterov"], "train", *SMALL, "--optimizer", "adam", "--nesterov", "on")
+    expect_error(2, ["off|on"], "train", *SMALL, "--nesterov", "yes")
     expect_error(2, ["schedule", "linear"], "train", *SMALL, "--lr-schedule", "linear")
     expect_error(2, ["warm-up"], "train", *SMALL, "--warmup", "soon")
     expect_error(2, ["processes|threads"], "train", "--spawn", "fibres")
@@ -218,7 +221,8 @@ def advice():
     sgd, adam = ["--momentum", "0.9"], ["--optimizer", "adam"]
     moved, update = "topk:0.1,warmup=64+momentum:0.9", "update:scale=1.41421+topk:0.1"
     for flags, sync, used, warning in [
-            (sgd, "topk:0.1", moved, None), (adam, "topk:0.1", update, None),
+            (sgd, "topk:0.1", moved, None),
+            ([*sgd, "--nesterov", "on"], "topk:0.1", moved + ",nesterov=on", None), (adam, "topk:0.1", update, None),
             (["--momentum", "0"], "topk:0.1", None, None),
             (sgd, "drop:0.9+q:4", "drop:0.9,warmup=64+q:4+momentum:0.9", None),
             (sgd, "topk:1", None, None), (sgd, "topk:0.1,residual=off", None, None),

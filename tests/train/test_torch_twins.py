@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every model's first losses equal those of a twin in PyTorch.
+"""The first losses of every model, and of every optimizer, equal those of a twin in PyTorch.
 
 tests/train/twin_driver.c trains the model for ten steps and writes down the weights it began
 with, its batches, its first gradient and its losses; the twin (tests/train/torch_models.py)
-begins with the same weights and sees the same batches. The eleventh loss is that of
+begins with the same weights and sees the same batches. It steps PyTorch's optimizer of
+the same name. The eleventh loss is that of
 the last batch in evaluation, where batch normalisation uses what it has gathered.
 
 Deep networks with batch normalisation magnify the last bit of a float: PyTorch itself,
@@ -33,8 +34,16 @@ except ImportError:
 
 import torch_models
 
-# ids: inputs are whole numbers below it; 0: floats in -1..1
-Row = namedtuple("Row", "model shape classes batch lr ids", defaults=[0])
+# ids: inputs are whole numbers below it; 0: floats in -1..1. settings: of the optimizer, as PyTorch
+# calls them
+Row = namedtuple("Row", "model shape classes batch lr ids optimizer settings", defaults=[0, "sgd", {}])
+OPTIMIZERS = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad, "adam": torch.optim.Adam,
+              "adamw": torch.optim.AdamW}
+
+
+def fnn3(optimizer, lr, **settings):
+    return Row("fnn3", (1, 28, 28), 10, 16, lr, 0, optimizer, settings)
+
 
 TABLE = [
     Row("softmax", (1, 28, 28), 10, 16, 0.1),
@@ -49,6 +58,15 @@ TABLE = [
     Row("lstm:24", (7, 1, 1), 50, 3, 5.0, 50),
     Row("transformer", (64, 1, 1), 1000, 4, 0.1, 1000),
     Row("transformer:layers=2,heads=3,width=24", (9, 1, 1), 50, 3, 0.1, 50),
+    fnn3("sgd", 0.05, momentum=0.9),
+    fnn3("sgd", 0.05, weight_decay=0.1),
+    fnn3("sgd", 0.05, momentum=0.9, weight_decay=0.1),
+    fnn3("sgd", 0.05, momentum=0.9, nesterov=True),
+    fnn3("sgd", 0.05, momentum=0.9, nesterov=True, weight_decay=0.1),
+    fnn3("adagrad", 0.01),
+    fnn3("adagrad", 0.01, weight_decay=0.1),
+    fnn3("adam", 0.001),
+    fnn3("adam", 0.001, weight_decay=0.1),
 ]
 
 Recording = namedtuple("Recording", "head params batches gradient losses")
@@ -58,7 +76,9 @@ def record(driver, row):
     """Runs the driver and reads what it has written."""
     with tempfile.NamedTemporaryFile() as file:
         numbers = [*row.shape, row.classes, row.batch, STEPS, row.lr, row.ids]
-        subprocess.run([driver, row.model, *map(str, numbers), file.name], check=True)
+        settings = [float(row.settings.get(key, 0)) for key in ("momentum", "weight_decay", "nesterov")]
+        subprocess.run([driver, row.model, *map(str, numbers), file.name, row.optimizer,
+                        *(f"{x:g}" for x in settings)], check=True)
         head = json.loads(file.readline())
         data = file.read()
     at = 0
@@ -91,7 +111,8 @@ def twin_losses(row, recording):
     torch.set_num_threads(1)
     model = torch_models.MODELS[row.model](row.shape, row.classes)
     torch_models.load(model, recording.params)
-    optimizer = torch.optim.SGD(model.parameters(), lr=row.lr)
+    settings = {"weight_decay": 0, **row.settings}
+    optimizer = OPTIMIZERS[row.optimizer](model.parameters(), lr=row.lr, **settings)
     loss_of, losses = torch.nn.CrossEntropyLoss(), []
     for x, y in recording.batches:
         x = torch.from_numpy(x).view(row.batch, -1)
@@ -115,7 +136,8 @@ def check(driver, row):
     worst = max(abs(a - b) / abs(b) for a, b in zip(recording.losses, losses))
     good = worst <= TOLERANCE and gradient <= GRADIENT_TOLERANCE
     shape = " x ".join(map(str, row.shape))
-    print(f"{row.model:12} {shape:14} {recording.head['params']:>10} parameters, "
+    rule = " ".join([row.optimizer, *(f"{key}={value}" for key, value in row.settings.items())])
+    print(f"{row.model:12} {shape:14} {rule}, {recording.head['params']:>10} parameters, "
           f"losses {recording.losses[0]:.4f} .. {recording.losses[-2]:.4f}, "
           f"apart by {worst:.1e}, gradients {gradient:.1e}: "
           f"{'ok' if good else 'FAILED'}", flush=True)
@@ -130,7 +152,7 @@ def main():
     driver = pathlib.Path(build) / "tests" / "twin_driver"
     rows = [row for row in TABLE if not sys.argv[1:] or row.model in sys.argv[1:]]
     failed = sum(not check(driver, row) for row in rows)
-    print(f"{len(rows) - failed} of {len(rows)} models agree within {TOLERANCE:g}")
+    print(f"{len(rows) - failed} of {len(rows)} rows agree within {TOLERANCE:g}")
     return 1 if failed else 0
 
 

@@ -41,6 +41,22 @@ static void momentum_moves(void **state)
     assert_null(strstr(as_it_is.sync, "momentum"));
 }
 
+static void nesterov_moves(void **state)
+{
+    gwt_config c = advised("topk:0.1");
+
+    (void)state;
+    gwt_summary plain = run(&c);
+    c.hyper.nesterov = 1;
+    gwt_summary s = run(&c);
+    c.sync = "topk:0.1,warmup=64+momentum:0.9,nesterov=on";
+    c.hyper = (gwt_hyper){0};
+    gwt_summary same = run(&c);
+    assert_true(s.model_hash == same.model_hash);
+    assert_string_equal(s.sync, same.sync);
+    assert_true(s.model_hash != plain.model_hash);
+}
+
 static void optimizers_step_by_themselves(void **state)
 {
     static const char *const optimizer[] = {"adam", "adagrad"};
@@ -67,16 +83,19 @@ static void decay_comes_before_momentum(void **state)
 
     (void)state;
     c.workers = 1;
-    c.hyper.weight_decay = 0.05;
     c.clip = 0.5;
-    gwt_summary moved = run(&c);
-    c.sync = "dense";
-    gwt_summary dense = run(&c);
-    c.hyper.weight_decay = 0.0;
-    gwt_summary other = run(&c);
-    assert_true(fabs(moved.test_loss - dense.test_loss) < 1e-5);
-    assert_true(fabs(moved.train_loss - dense.train_loss) < 1e-5);
-    assert_true(fabs(other.test_loss - dense.test_loss) > 1e-3);
+    for (c.hyper.nesterov = 0; c.hyper.nesterov < 2; c.hyper.nesterov++) {
+        c.hyper.weight_decay = 0.05;
+        c.sync = "topk:0.1,warmup=1000";
+        gwt_summary moved = run(&c);
+        c.sync = "dense";
+        gwt_summary dense = run(&c);
+        c.hyper.weight_decay = 0.0;
+        gwt_summary other = run(&c);
+        assert_true(fabs(moved.test_loss - dense.test_loss) < 1e-5);
+        assert_true(fabs(moved.train_loss - dense.train_loss) < 1e-5);
+        assert_true(fabs(other.test_loss - dense.test_loss) > 1e-3);
+    }
 }
 
 /* ---- what is said -------------------------------------------------------------- */
@@ -104,6 +123,9 @@ static void changes_are_told(void **state)
 
     (void)state;
     assert_says(&c, "topk:0.1 runs as topk:0.1,warmup=64+momentum:0.9: ", NULL);
+    c.hyper.nesterov = 1;
+    assert_says(&c, "runs as topk:0.1,warmup=64+momentum:0.9,nesterov=on: ", NULL);
+    c.hyper.nesterov = 0;
     c.advice = 0;
     assert_says(&c, NULL, NULL);
     c.advice = 1;
@@ -123,14 +145,16 @@ static void changes_are_told(void **state)
 /* The optimizers of the workers differ, and are kept one by one. */
 static void advised_runs_go_on(void **state)
 {
-    static const char *const optimizer[] = {"sgd", "adam", "adagrad", "adam"};
+    static const char *const optimizer[] = {"sgd", "adam", "adagrad", "adam", "sgd"};
     static const char *const sync[] = {"topk:0.1", "topk:0.1", "gtopk:0.1+q:4",
-                                       "update:start=5,scale=1.5+drop:0.9"};
+                                       "update:start=5,scale=1.5+drop:0.9",
+                                       "gtopk:0.1"};
 
     (void)state;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 5; i++) {
         gwt_config c = advised(sync[i]);
         c.optimizer = optimizer[i];
+        c.hyper.nesterov = i == 4;
         c.hyper.weight_decay = 0.01;
         c.lr = 0.02;
         gwt_summary whole = run(&c);
@@ -269,6 +293,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(momentum_moves),
+        RUN(nesterov_moves),
         RUN(optimizers_step_by_themselves),
         RUN(decay_comes_before_momentum),
         RUN(changes_are_told),

@@ -226,6 +226,7 @@ static void another_run_is_refused(void **state)
     REFUSE(optimizer, "adam", "--optimizer sgd");
     REFUSE(lr, 0.2, "--lr 0.1, but this run has 0.2");
     REFUSE(hyper.momentum, 0.0, "--momentum 0.9, but this run has 0");
+    REFUSE(hyper.nesterov, 1, "--nesterov off, but this run has on");
     REFUSE(hyper.weight_decay, 0.5, "--weight-decay 0, but this run has 0.5");
     REFUSE(schedule, "cosine", "--lr-schedule");
     REFUSE(warmup, "5", "--warmup");
@@ -313,21 +314,32 @@ static void change_settings(const char *path, const char *text)
     gwt_sections_close(&in);
 }
 
-/* Once three settings were written twice, and the number of threads was not. */
+static void cut_line(char *text, const char *line)
+{
+    char *at = strstr(text, line);
+
+    assert_non_null(at);
+    memmove(at, at + strlen(line), strlen(at + strlen(line)) + 1);
+}
+
+/* Once three settings were written twice, and the number of threads was not, nor was
+ * whether momentum was Nesterov's: it was not. */
 static void settings_of_before_are_read(void **state)
 {
-    char text[GWT_SETTINGS_CAP], warnings[2048], *threads;
+    char text[GWT_SETTINGS_CAP], warnings[2048];
     gwt_config c = small();
 
     (void)state;
     gwt_summary whole = run(&c);
     stop_at(&c, 20);
     read_settings(name_of(2), text);
-    threads = strstr(text, "--threads 1\n");
-    assert_non_null(threads);
-    memmove(threads, threads + 12, strlen(threads + 12) + 1);
+    cut_line(text, "--threads 1\n");
+    cut_line(text, "--nesterov off\n");
     strcat(text, "--clip 0\n--dropout 0\n--sequence 0\n");
     change_settings(name_of(2), text);
+    c.hyper.nesterov = 1;
+    refuse(&c, GW_ERR_ARG, name_of(2), "--nesterov off, but this run has on");
+    c.hyper.nesterov = 0;
     assert_true(run_with(&c, warnings).model_hash == whole.model_hash);
     assert_non_null(strstr(warnings, "does not say"));
     assert_non_null(strstr(warnings, "--threads"));

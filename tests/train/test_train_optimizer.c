@@ -26,13 +26,14 @@ static float gradient_at(uint64_t t, size_t i)
 typedef void formula(double *x, double g, double *a, double *b, double lr, double t);
 
 static double momentum, decay;
+static int nesterov;
 
 static void sgd(double *x, double g, double *a, double *b, double lr, double t)
 {
     (void)b, (void)t;
     g += decay * *x;
     *a = momentum * *a + g;
-    *x -= lr * *a;
+    *x -= lr * (nesterov ? g + momentum * *a : *a);
 }
 
 static void adagrad(double *x, double g, double *a, double *b, double lr, double t)
@@ -56,7 +57,8 @@ static void compare(const char *name, formula *slow, size_t n)
 {
     float x[N], g[N], s0[N] = {0}, s1[N] = {0}, *slot[2] = {s0, s1};
     double y[N], a[N] = {0}, b[N] = {0};
-    gwt_hyper hyper = {momentum, decay};
+    gwt_hyper hyper = {
+        .momentum = momentum, .weight_decay = decay, .nesterov = nesterov};
     const gwt_optimizer *opt;
 
     assert_int_equal(gwt_optimizer_find(name, &opt), GW_OK);
@@ -73,8 +75,8 @@ static void compare(const char *name, formula *slow, size_t n)
     }
     for (size_t i = 0; i < n; i++)
         if (fabs((double)x[i] - y[i]) > 2e-5 * (1.0 + fabs(y[i])))
-            fail_msg("%s, momentum %g, decay %g: x[%zu] is %g, not %g", name, momentum,
-                     decay, i, (double)x[i], y[i]);
+            fail_msg("%s, momentum %g, nesterov %d, decay %g: x[%zu] is %g, not %g",
+                     name, momentum, nesterov, decay, i, (double)x[i], y[i]);
 }
 
 static void optimizers_follow_their_formulas(void **state)
@@ -86,10 +88,11 @@ static void optimizers_follow_their_formulas(void **state)
 
     (void)state;
     for (size_t k = 0; k < 3; k++)
-        for (int m = 0; m < 2; m++)
+        for (int m = 0; m < 3; m++)
             for (int d = 0; d < 2; d++)
                 for (size_t n = 1; n <= N; n += 11) {
-                    momentum = m ? 0.9 : 0.0;
+                    momentum = m > 0 ? 0.9 : 0.0;
+                    nesterov = m > 1;
                     decay = d ? 0.01 : 0.0;
                     compare(each[k].name, each[k].slow, n);
                 }
@@ -103,11 +106,12 @@ static void state_comes_to_rest(void **state)
     gwt_hyper hyper = {.momentum = 0.9};
 
     (void)state;
-    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+    for (size_t k = 0; k < 1 + sizeof names / sizeof names[0]; k++) {
         float x[N], g[N] = {0}, s0[N], s1[N], *slot[2] = {s0, s1};
         const gwt_optimizer *opt;
 
-        assert_int_equal(gwt_optimizer_find(names[k], &opt), GW_OK);
+        hyper.nesterov = k == 0;
+        assert_int_equal(gwt_optimizer_find(names[k > 0 ? k - 1 : 0], &opt), GW_OK);
         for (size_t i = 0; i < N; i++)
             x[i] = s0[i] = gradient_at(1, i), s1[i] = 1e-25f;
         for (uint64_t t = 0; t < 15000; t++) {
@@ -158,6 +162,25 @@ static void settings_have_rows(void **state)
             assert_false(gwt_optimizer_takes(opt, name));
             word += n + (word[n] == ' ');
         }
+}
+
+static void nesterov_needs_momentum(void **state)
+{
+    const gwt_optimizer *sgd, *adam;
+
+    (void)state;
+    assert_int_equal(gwt_optimizer_find("sgd", &sgd), GW_OK);
+    assert_int_equal(gwt_optimizer_find("adam", &adam), GW_OK);
+    gwt_hyper hyper = {.momentum = 0.9, .nesterov = 1};
+    assert_int_equal(gwt_hyper_check(&hyper, sgd), GW_OK);
+    assert_int_equal(gwt_hyper_check(&hyper, adam), GW_ERR_ARG);
+    assert_non_null(strstr(gw_error_message(), "adam takes no --nesterov"));
+    hyper.momentum = 0.0;
+    assert_int_equal(gwt_hyper_check(&hyper, sgd), GW_ERR_ARG);
+    assert_non_null(strstr(gw_error_message(), "--momentum"));
+    hyper.nesterov = 0;
+    assert_int_equal(gwt_hyper_check(&hyper, sgd), GW_OK);
+    assert_int_equal(gwt_hyper_check(&hyper, adam), GW_OK);
 }
 
 /* ---- schedules ---------------------------------------------------------------- */
@@ -281,6 +304,7 @@ int main(void)
         cmocka_unit_test(state_comes_to_rest),
         cmocka_unit_test(every_optimizer_is_tested),
         cmocka_unit_test(settings_have_rows),
+        cmocka_unit_test(nesterov_needs_momentum),
         cmocka_unit_test(schedules_bend_where_they_should),
         cmocka_unit_test(wrong_schedules_are_refused),
         cmocka_unit_test(the_end_matters_where_they_say_so),

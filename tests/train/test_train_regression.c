@@ -89,7 +89,7 @@ static double train(const char *name, gwt_convex_kind kind)
     gwt_model_init(m, 1);
     for (uint64_t t = 0; t < STEPS; t++) {
         gwt_pass pass = {.batch = ROWS, .training = 1};
-        gwt_hyper hyper = {0.0, 0.0};
+        gwt_hyper hyper = {0};
         gwt_data_batch(&data, &data.train, NULL, (size_t)t * ROWS % 20000, ROWS,
                        gwt_model_input(m), labels);
         assert_int_equal(gwt_model_train(m, labels, &pass, &s), GW_OK);

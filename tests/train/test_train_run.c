@@ -158,7 +158,7 @@ static gw_status twin_steps(const twin *t, gw_comm *comm, gwt_model *model,
 {
     static _Thread_local uint32_t order[4096];
     static _Thread_local uint32_t labels[4096];
-    const gwt_hyper hyper = {0.0, 0.0};
+    const gwt_hyper hyper = {0};
     float *slot[GWT_SLOTS_MAX] = {NULL, NULL};
     gwt_score score;
 

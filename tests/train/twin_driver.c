@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * twin_driver.c - trains a model for a few steps of plain SGD on made-up batches and
- * writes down all that a twin in another framework needs to do the same, and what
- * came out. tests/train/test_torch_twins.py reads it:
+ * twin_driver.c - trains a model for a few steps on made-up batches and writes down all
+ * that a twin in another framework needs to do the same, and what came out.
+ * tests/train/test_torch_twins.py reads it:
  *
  *     one line of JSON: tensors, steps, batch, input, outputs
  *     params   f32      as they begin
@@ -11,21 +11,26 @@
  *     losses   f64      one per step, then that of the last batch in evaluation
  *
  *   twin_driver MODEL CHANNELS HEIGHT WIDTH CLASSES BATCH STEPS LR IDS FILE
+ *               OPTIMIZER MOMENTUM DECAY NESTEROV
  *
  * With IDS other than 0 inputs are whole numbers below it. */
 #include "layers/compute.h"
 #include "models/model.h"
+#include "optim/optimizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEED = 3, STREAM = 1234, ARGS = 11 };
+enum { SEED = 3, STREAM = 1234, ARGS = 15 };
 
 typedef struct twin {
     gwt_model *model;
     size_t input, outputs, classes, batch, steps, ids;
     double lr;
+    const gwt_optimizer *optimizer;
+    gwt_hyper hyper;
+    float *state; /* of the optimizer: GWT_SLOTS_MAX vectors */
     uint32_t *labels;
     double *losses;
     FILE *file;
@@ -34,6 +39,19 @@ typedef struct twin {
 static size_t whole(const char *text)
 {
     return (size_t)strtoull(text, NULL, 10);
+}
+
+static gw_status set_up_optimizer(twin *t, char **argv)
+{
+    size_t n = gwt_model_floats(t->model);
+
+    t->hyper = (gwt_hyper){.momentum = strtod(argv[12], NULL),
+                           .weight_decay = strtod(argv[13], NULL),
+                           .nesterov = whole(argv[14]) != 0};
+    GWT_TRY(gwt_optimizer_find(argv[11], &t->optimizer));
+    GWT_TRY(gwt_hyper_check(&t->hyper, t->optimizer));
+    t->state = gwt_calloc(GWT_SLOTS_MAX * n, sizeof *t->state, "the optimizer");
+    return t->state != NULL ? GW_OK : GW_ERR_NOMEM;
 }
 
 static gw_status set_up(twin *t, char **argv)
@@ -49,6 +67,7 @@ static gw_status set_up(twin *t, char **argv)
     gwt_compute_threads(1);
     GWT_TRY(gwt_model_make(&t->model, argv[1], in, t->classes, t->batch));
     gwt_model_init(t->model, SEED);
+    GWT_TRY(set_up_optimizer(t, argv));
     t->outputs = gwt_model_outputs(t->model);
     t->labels = gwt_calloc(t->batch * t->outputs, sizeof *t->labels, "labels");
     t->losses = gwt_calloc(t->steps + 1, sizeof *t->losses, "losses");
@@ -93,6 +112,8 @@ static void make_batch(const twin *t, uint64_t step)
 static gw_status train(twin *t)
 {
     float *params = gwt_model_params(t->model), *grad = gwt_model_grad(t->model);
+    size_t n = gwt_model_floats(t->model);
+    float *slot[GWT_SLOTS_MAX] = {t->state, t->state + n};
     gwt_score score;
 
     for (size_t step = 0; step < t->steps; step++) {
@@ -101,9 +122,8 @@ static gw_status train(twin *t)
         GWT_TRY(gwt_model_train(t->model, t->labels, &pass, &score));
         t->losses[step] = score.loss / (double)score.count;
         if (step == 0)
-            fwrite(grad, sizeof *grad, gwt_model_floats(t->model), t->file);
-        for (size_t i = 0; i < gwt_model_floats(t->model); i++)
-            params[i] -= (float)t->lr * grad[i];
+            fwrite(grad, sizeof *grad, n, t->file);
+        t->optimizer->step(params, grad, slot, n, t->lr, step, &t->hyper);
     }
     GWT_TRY(gwt_model_score(t->model, t->labels, t->batch, &score));
     t->losses[t->steps] = score.loss / (double)score.count;
@@ -126,6 +146,7 @@ int main(int argc, char **argv)
     if (t.file != NULL && fclose(t.file) != 0 && st == GW_OK)
         st = gw_fail(GW_ERR_SYSTEM, "cannot write %s", argv[10]);
     gwt_model_free(t.model);
+    gwt_free(t.state);
     gwt_free(t.labels);
     gwt_free(t.losses);
     if (st == GW_OK)

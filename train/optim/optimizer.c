@@ -42,15 +42,31 @@ GWT_VECTOR static void sgd_momentum(float *restrict x, const float *restrict g,
     }
 }
 
+/* v = momentum v + g, x -= lr (g + momentum v). */
+GWT_VECTOR static void sgd_nesterov(float *restrict x, const float *restrict g,
+                                    float *restrict v, size_t n, float lr, float decay,
+                                    float momentum)
+{
+    for (size_t i = 0; i < n; i++) {
+        float gi = g[i] + decay * x[i];
+        float vi = settle(momentum * v[i] + gi);
+        v[i] = vi;
+        x[i] -= lr * (gi + momentum * vi);
+    }
+}
+
 static void sgd_step(float *x, const float *g, float *const *slot, size_t n, double lr,
                      uint64_t t, const gwt_hyper *hyper)
 {
+    float decay = (float)hyper->weight_decay, momentum = (float)hyper->momentum;
+
     (void)t;
     if (hyper->momentum == 0.0)
-        sgd_plain(x, g, n, (float)lr, (float)hyper->weight_decay);
+        sgd_plain(x, g, n, (float)lr, decay);
+    else if (hyper->nesterov)
+        sgd_nesterov(x, g, slot[0], n, (float)lr, decay, momentum);
     else
-        sgd_momentum(x, g, slot[0], n, (float)lr, (float)hyper->weight_decay,
-                     (float)hyper->momentum);
+        sgd_momentum(x, g, slot[0], n, (float)lr, decay, momentum);
 }
 
 /* s += g^2, x -= lr g / (sqrt(s) + 1e-10). */
@@ -109,7 +125,7 @@ static void adam_step(float *x, const float *g, float *const *slot, size_t n, do
 static const gwt_optimizer table[] = {
     {.name = "sgd",
      .summary = "stochastic gradient descent, with --momentum",
-     .takes = "momentum weight-decay",
+     .takes = "momentum nesterov weight-decay",
      .slots = 1,
      .step = sgd_step},
     {.name = "adagrad",
@@ -129,6 +145,10 @@ static const gwt_optimizer table[] = {
 static const gwt_hyper_row settings[] = {
     {.name = "momentum", .offset = offsetof(gwt_hyper, momentum)},
     {.name = "weight-decay", .offset = offsetof(gwt_hyper, weight_decay)},
+    {.name = "nesterov",
+     .offset = offsetof(gwt_hyper, nesterov),
+     .is_switch = 1,
+     .before = "off"},
 };
 
 const gwt_optimizer *gwt_optimizer_at(size_t i)
@@ -180,4 +200,16 @@ double gwt_hyper_value(const gwt_hyper *hyper, const gwt_hyper_row *row)
     }
     memcpy(&real, at, sizeof real);
     return real;
+}
+
+gw_status gwt_hyper_check(const gwt_hyper *hyper, const gwt_optimizer *optimizer)
+{
+    for (size_t i = 0; i < COUNT(settings); i++)
+        if (settings[i].is_switch && gwt_hyper_value(hyper, &settings[i]) != 0.0 &&
+            !gwt_optimizer_takes(optimizer, settings[i].name))
+            return gw_fail(GW_ERR_ARG, "optimizer %s takes no --%s; leave it out",
+                           optimizer->name, settings[i].name);
+    if (hyper->nesterov && hyper->momentum == 0.0)
+        return gw_fail(GW_ERR_ARG, "--nesterov on needs a --momentum above 0");
+    return GW_OK;
 }

@@ -14,6 +14,7 @@ enum { GWT_SLOTS_MAX = 2 };
 typedef struct gwt_hyper {
     double momentum;
     double weight_decay;
+    int nesterov; /* 1: the momentum is Nesterov's */
 } gwt_hyper;
 
 /* One such setting. */
@@ -47,5 +48,8 @@ int gwt_optimizer_takes(const gwt_optimizer *optimizer, const char *name);
 /* The i-th setting, NULL past the end; its value, as 0 or 1 if it is a switch. */
 const gwt_hyper_row *gwt_hyper_at(size_t i);
 double gwt_hyper_value(const gwt_hyper *hyper, const gwt_hyper_row *row);
+
+/* Whether the settings go together, and with the optimizer. GW_ERR_ARG. */
+gw_status gwt_hyper_check(const gwt_hyper *hyper, const gwt_optimizer *optimizer);
 
 #endif

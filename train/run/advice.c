@@ -16,8 +16,10 @@ gwt_hyper gwt_hyper_used(const gwt_job *job)
     gwt_hyper hyper = job->config.hyper;
 
     hyper.momentum = job->used.momentum;
-    if (gwt_momentum_moved(job))
+    if (gwt_momentum_moved(job)) {
         hyper.weight_decay = 0.0;
+        hyper.nesterov = 0;
+    }
     return hyper;
 }
 
@@ -30,6 +32,7 @@ static gw_optimizer_info optimizer_of(const gwt_job *job)
         .struct_size = sizeof(gw_optimizer_info),
         .adaptive = adaptive,
         .momentum = adaptive ? 0.0 : c->hyper.momentum,
+        .nesterov = c->hyper.nesterov,
         .workers = c->workers > 0 ? c->workers : 1,
     };
 }

@@ -139,23 +139,6 @@ static int may_differ(const gwt_job *job, const char *line)
     return 0;
 }
 
-/* Whether the line is a setting of optimizers that was not there once, and says what
- * was done then. */
-static int is_as_before(const char *line)
-{
-    const gwt_hyper_row *row;
-    char then[64];
-
-    for (size_t i = 0; (row = gwt_hyper_at(i)) != NULL; i++) {
-        if (row->before == NULL)
-            continue;
-        snprintf(then, sizeof then, "--%s %s\n", row->name, row->before);
-        if (strncmp(line, then, strlen(then)) == 0)
-            return 1;
-    }
-    return 0;
-}
-
 /* Whether files of before may lack the line: of threads, see
  * gwt_settings_lack_threads(); what was asked for was what was used. */
 static int may_lack(const char *line)
@@ -166,7 +149,7 @@ static int may_lack(const char *line)
     for (size_t i = 0; i < 3; i++)
         if (strncmp(line, late[i], strlen(late[i])) == 0)
             return 1;
-    return is_as_before(line);
+    return 0;
 }
 
 /* Where the next line begins; end if there is none. */
@@ -192,6 +175,23 @@ static const char *find_value(const char *text, const char *end, const char *nam
     return NULL;
 }
 
+/* The same; where the line is a setting of optimizers that files of before lack, what
+ * runs did then. */
+static const char *find_or_before(const char *text, const char *end, const char *name,
+                                  size_t len, size_t *out)
+{
+    const char *there = find_value(text, end, name, len, out);
+    const gwt_hyper_row *row;
+
+    for (size_t i = 0; there == NULL && (row = gwt_hyper_at(i)) != NULL; i++)
+        if (row->before != NULL && len == strlen(row->name) + strlen("-- ") &&
+            memcmp(name + 2, row->name, strlen(row->name)) == 0) {
+            *out = strlen(row->before);
+            return row->before;
+        }
+    return there;
+}
+
 static gw_status fail_differs(const char *name, const char *line, size_t len,
                               const char *value, size_t value_len, const char *saved,
                               size_t saved_len)
@@ -214,7 +214,7 @@ gw_status gwt_settings_compare(const gwt_job *job, const char *name, const char 
         size_t value_len = (size_t)(next - line) - blank - 1, there_len;
         if (may_differ(job, line))
             continue;
-        const char *there = find_value(saved, saved + len, line, blank, &there_len);
+        const char *there = find_or_before(saved, saved + len, line, blank, &there_len);
         if (there == NULL && may_lack(line))
             continue;
         if (there == NULL)

@@ -27,6 +27,7 @@ static gw_status check_config(gwt_job *job)
     if (c->link != NULL)
         GWT_TRY(gw_link_parse(c->link, NULL, NULL));
     GWT_TRY(gwt_optimizer_find(c->optimizer, &job->optimizer));
+    GWT_TRY(gwt_hyper_check(&c->hyper, job->optimizer));
     GWT_TRY(gwt_advise(job));
     return gwt_schedule_parse(&job->schedule, c->schedule, c->warmup);
 }
