@@ -63,8 +63,9 @@ static const gwc_flag flags[] = {
      AT(run.sync), 0, 0},
     {"advice", "off|on", "on",
      "take the spec that goes with the optimizer, and say so:\nmomentum of sgd in "
-     "front of a selection, or adam's steps\nexchanged in place of gradients; off: "
-     "take --sync as it is",
+     "front of a selection, or steps of adam and\nits kin exchanged in place of "
+     "gradients; off: "
+     "take --sync\nas it is",
      GWC_CHOICE, AT(run.advice), 0, 0},
     {"link", "RATE[,DELAY]", NULL,
      "behave as if every worker were a host on such a\nnetwork: 1gbit,50us", GWC_TEXT,
@@ -90,7 +91,9 @@ static const gwc_flag flags[] = {
     {"momentum", "M", "0.9", "of sgd", GWC_REAL, AT(run.hyper.momentum), 0, 0.99999},
     {"nesterov", "off|on", "off", "whether the momentum of sgd is Nesterov's",
      GWC_CHOICE, AT(run.hyper.nesterov), 0, 0},
-    {"weight-decay", "D", "0", "this times the weight is added to its gradient",
+    {"weight-decay", "D", "0",
+     "this times the weight is added to its gradient; adamw\ntakes lr times this times "
+     "the weight off it instead,\nand is usually used with 0.01",
      GWC_REAL, AT(run.hyper.weight_decay), 0, 1e6},
     {"clip", "NORM", "0",
      "longest gradient, after it was synchronised (each worker's\nown, where "

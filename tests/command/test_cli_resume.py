@@ -34,7 +34,7 @@ SMALL = [
     Model("softmax --data synthetic:train=900,test=60,dim=200,classes=5 --batch 8 --epochs 6",
           [1, 3, 10, 25]),
     Model("fnn3 --data synthetic:train=400,test=60,dim=30,classes=5 --batch 8 --epochs 6 "
-          "--optimizer adam --lr 0.001", [1, 3, 10, 25]),
+          "--optimizer adamw --weight-decay 0.1 --lr 0.001", [1, 3, 10, 25]),
     Model("cnn --data idx:FOLDER/16 --batch 4 --epochs 3", [1, 3, 10]),
     Model("lstm:16 --data text:FOLDER/text --batch 4 --sequence 5 --epochs 2 --dropout 0.2 "
           "--clip 0.25 --lr 1", [1, 3, 10, 25]),

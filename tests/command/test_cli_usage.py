@@ -115,7 +115,8 @@ def names_are_suggested():
             ("--model", "model", "lstn:200", "lstm"), ("--model", "model", "wide-mpl", "wide-mlp"),
             ("--data", "data set", "mnits", "mnist"),
             ("--data", "data set", "synthetc:train=50,test=10", "synthetic"),
-            ("--optimizer", "optimizer", "adma", "adam"), ("--optimizer", "optimizer", "sdg", "sgd"),
+            ("--optimizer", "optimizer", "adma", "adam"), ("--optimizer", "optimizer", "adamww", "adamw"),
+            ("--optimizer", "optimizer", "sdg", "sgd"),
             ("--lr-schedule", "learning-rate schedule", "cosin", "cosine"),
             ("--lr-schedule", "learning-rate schedule", "stp:3/4", "step")]:
         expect_error(2, [f"no {kind} '{typo}'; did you mean {meant}?"], "train", *SMALL, flag, typo)
@@ -223,6 +224,7 @@ def advice():
     for flags, sync, used, warning in [
             (sgd, "topk:0.1", moved, None),
             ([*sgd, "--nesterov", "on"], "topk:0.1", moved + ",nesterov=on", None), (adam, "topk:0.1", update, None),
+            (["--optimizer", "adamw"], "topk:0.1", update, None),
             (["--momentum", "0"], "topk:0.1", None, None),
             (sgd, "drop:0.9+q:4", "drop:0.9,warmup=64+q:4+momentum:0.9", None),
             (sgd, "topk:1", None, None), (sgd, "topk:0.1,residual=off", None, None),

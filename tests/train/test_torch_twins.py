@@ -67,6 +67,9 @@ TABLE = [
     fnn3("adagrad", 0.01, weight_decay=0.1),
     fnn3("adam", 0.001),
     fnn3("adam", 0.001, weight_decay=0.1),
+    fnn3("adamw", 0.001),
+    fnn3("adamw", 0.001, weight_decay=0.01),
+    fnn3("adamw", 0.001, weight_decay=10),
 ]
 
 Recording = namedtuple("Recording", "head params batches gradient losses")

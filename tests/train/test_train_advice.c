@@ -59,10 +59,10 @@ static void nesterov_moves(void **state)
 
 static void optimizers_step_by_themselves(void **state)
 {
-    static const char *const optimizer[] = {"adam", "adagrad"};
+    static const char *const optimizer[] = {"adam", "adagrad", "adamw"};
 
     (void)state;
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 3; i++) {
         gwt_config c = advised("gtopk:0.1");
         c.optimizer = optimizer[i];
         c.lr = 0.01;
@@ -145,13 +145,14 @@ static void changes_are_told(void **state)
 /* The optimizers of the workers differ, and are kept one by one. */
 static void advised_runs_go_on(void **state)
 {
-    static const char *const optimizer[] = {"sgd", "adam", "adagrad", "adam", "sgd"};
-    static const char *const sync[] = {"topk:0.1", "topk:0.1", "gtopk:0.1+q:4",
-                                       "update:start=5,scale=1.5+drop:0.9",
-                                       "gtopk:0.1"};
+    static const char *const optimizer[] = {"sgd",  "adam", "adagrad",
+                                            "adam", "sgd",  "adamw"};
+    static const char *const sync[] = {
+        "topk:0.1",  "topk:0.1", "gtopk:0.1+q:4", "update:start=5,scale=1.5+drop:0.9",
+        "gtopk:0.1", "topk:0.1"};
 
     (void)state;
-    for (size_t i = 0; i < 5; i++) {
+    for (size_t i = 0; i < 6; i++) {
         gwt_config c = advised(sync[i]);
         c.optimizer = optimizer[i];
         c.hyper.nesterov = i == 4;

@@ -53,6 +53,17 @@ static void adam(double *x, double g, double *a, double *b, double lr, double t)
     *x -= lr * m / (sqrt(s) + 1e-8);
 }
 
+/* The decay is no part of the gradient, whose size so far it would change. */
+static void adamw(double *x, double g, double *a, double *b, double lr, double t)
+{
+    double d = decay;
+
+    *x -= lr * decay * *x;
+    decay = 0.0;
+    adam(x, g, a, b, lr, t);
+    decay = d;
+}
+
 static void compare(const char *name, formula *slow, size_t n)
 {
     float x[N], g[N], s0[N] = {0}, s1[N] = {0}, *slot[2] = {s0, s1};
@@ -84,10 +95,10 @@ static void optimizers_follow_their_formulas(void **state)
     static const struct {
         const char *name;
         formula *slow;
-    } each[] = {{"sgd", sgd}, {"adagrad", adagrad}, {"adam", adam}};
+    } each[] = {{"sgd", sgd}, {"adagrad", adagrad}, {"adam", adam}, {"adamw", adamw}};
 
     (void)state;
-    for (size_t k = 0; k < 3; k++)
+    for (size_t k = 0; k < 4; k++)
         for (int m = 0; m < 3; m++)
             for (int d = 0; d < 2; d++)
                 for (size_t n = 1; n <= N; n += 11) {
@@ -102,7 +113,7 @@ static void optimizers_follow_their_formulas(void **state)
  * subnormal on the way. */
 static void state_comes_to_rest(void **state)
 {
-    static const char *const names[] = {"sgd", "adam"};
+    static const char *const names[] = {"sgd", "adam", "adamw"};
     gwt_hyper hyper = {.momentum = 0.9};
 
     (void)state;
@@ -129,8 +140,8 @@ static void every_optimizer_is_tested(void **state)
     const gwt_optimizer *opt;
 
     (void)state;
-    assert_non_null(gwt_optimizer_at(2));
-    assert_null(gwt_optimizer_at(3));
+    assert_non_null(gwt_optimizer_at(3));
+    assert_null(gwt_optimizer_at(4));
     assert_int_equal(gwt_optimizer_find("sdg", &opt), GW_ERR_ARG);
 }
 

@@ -76,14 +76,14 @@ static void a_residual_network_keeps_its_bits(void **state)
 
 static void a_run_learns(void **state)
 {
-    static const char *const optimizer[] = {"sgd", "adagrad", "adam"};
+    static const char *const optimizer[] = {"sgd", "adagrad", "adam", "adamw"};
 
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         gwt_config c = small();
         c.optimizer = optimizer[i];
         c.model = "fnn3";
-        c.lr = i == 2 ? 0.001 : 0.02;
+        c.lr = i >= 2 ? 0.001 : 0.02;
         gwt_summary s = run(&c);
         assert_true(s.test_accuracy > 0.9);
         assert_true(s.train_loss < 1.0);

@@ -40,7 +40,7 @@ RUNS = [
     ("spa:3", False, []), ("pqasgd:4,4", False, []), ("local:4,start=2+topk:0.1", False, []),
     ("update:2+topk:0.1", False, ["--optimizer", "adam", "--lr", "0.001"]),
 ]
-SLOTS = {"sgd": 1, "adagrad": 1, "adam": 2}
+SLOTS = {"sgd": 1, "adagrad": 1, "adam": 2, "adamw": 2}
 
 
 class Files(unittest.TestCase):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * optimizer.c - SGD, AdaGrad, Adam. To add one: write its step and add one line to
- * the table.
+ * optimizer.c - SGD, AdaGrad, Adam, AdamW. To add one: write its step and add one entry
+ * to the table.
  *
  * Each is one loop over the vectors, so that parameters, gradient and state cross
  * the memory bus once per step. */
@@ -93,10 +93,11 @@ static const double adam_beta1 = 0.9, adam_beta2 = 0.999;
 static const float adam_epsilon = 1e-8f;
 
 /* m and s are the running means of g and g^2; rate and root carry the correction
- * for having begun at 0. */
+ * for having begun at 0. Decay acts by way of the gradient, or on x itself, of which
+ * the part `keep` stays. */
 GWT_VECTOR static void adam(float *restrict x, const float *restrict g,
                             float *restrict m, float *restrict s, size_t n, float rate,
-                            float root, float decay)
+                            float root, float decay, float keep)
 {
     const float b1 = (float)adam_beta1, b2 = (float)adam_beta2;
     const float c1 = (float)(1.0 - adam_beta1), c2 = (float)(1.0 - adam_beta2);
@@ -107,19 +108,32 @@ GWT_VECTOR static void adam(float *restrict x, const float *restrict g,
         float si = settle(b2 * s[i] + c2 * (gi * gi));
         m[i] = mi;
         s[i] = si;
-        x[i] -= rate * (mi / (root * sqrtf(si) + adam_epsilon));
+        x[i] = keep * x[i] - rate * (mi / (root * sqrtf(si) + adam_epsilon));
     }
 }
 
-static void adam_step(float *x, const float *g, float *const *slot, size_t n, double lr,
-                      uint64_t t, const gwt_hyper *hyper)
+/* Step t = 0, 1, ... of both kinds. */
+static void adam_any(float *x, const float *g, float *const *slot, size_t n, double lr,
+                     uint64_t t, double decay, double keep)
 {
     double steps = (double)(t + 1);
     double rate = lr / (1.0 - pow(adam_beta1, steps));
     double root = 1.0 / sqrt(1.0 - pow(adam_beta2, steps));
 
-    adam(x, g, slot[0], slot[1], n, (float)rate, (float)root,
-         (float)hyper->weight_decay);
+    adam(x, g, slot[0], slot[1], n, (float)rate, (float)root, (float)decay,
+         (float)keep);
+}
+
+static void adam_step(float *x, const float *g, float *const *slot, size_t n, double lr,
+                      uint64_t t, const gwt_hyper *hyper)
+{
+    adam_any(x, g, slot, n, lr, t, hyper->weight_decay, 1.0);
+}
+
+static void adamw_step(float *x, const float *g, float *const *slot, size_t n,
+                       double lr, uint64_t t, const gwt_hyper *hyper)
+{
+    adam_any(x, g, slot, n, lr, t, 0.0, 1.0 - lr * hyper->weight_decay);
 }
 
 static const gwt_optimizer table[] = {
@@ -140,6 +154,12 @@ static const gwt_optimizer table[] = {
      .adaptive = 1,
      .slots = 2,
      .step = adam_step},
+    {.name = "adamw",
+     .summary = "adam, with weight decay apart from it; 0.01 is usual",
+     .takes = "weight-decay",
+     .adaptive = 1,
+     .slots = 2,
+     .step = adamw_step},
 };
 
 static const gwt_hyper_row settings[] = {
