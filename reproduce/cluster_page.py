@@ -2,7 +2,7 @@
 """cluster_page.py - writes docs/results-cluster.md from the table."""
 import os
 
-from support.page import made_by, table
+from support.page import made_by, table, wrapped
 from cluster_table import (EXCHANGE_SYNCS, LATENCY, MODELS, PARAMS, POINTS, ROOT, SIMULATED_SYNCS, TRAIN_RATES,
                            TRAIN_SYNCS)
 
@@ -41,8 +41,8 @@ def exchange_part(rows):
             lines.append([str(hosts), SHOWN[rate], f"`{sync}`" if "native" not in sync else "MPI_Allreduce",
                           ms(row["step_s"]), ms(row["encode_s"]), ms(row["wait_s"]), ms(row["decode_s"]),
                           f"{row['bytes_per_step']:,.0f}", ms(bound), f"{row['step_s'] / bound:.2f}"])
-    return table(["hosts", "wire", "sync", "ms", "encode", "messages", "decode", "bytes sent",
-                  "bytes by rate, ms", "ratio"], lines)
+    return table(["hosts", "wire", "method", "ms", "encode", "messages", "decode", "bytes sent",
+                  "least ms", "ratio"], lines)
 
 
 def exchange_judged(rows):
@@ -50,11 +50,11 @@ def exchange_judged(rows):
     gtopk = rows.best("exchange", 4, "1gbit", PARAMS, "gtopk:0.001")
     said = []
     if dense:
-        said.append("- dense, 4 hosts, 1 Gbit/s, by the bandwidth bound of 480 ms: " +
+        said.append("- The ratio of `dense` on 4 hosts at 1 Gbit/s to the bandwidth bound of 480 ms is " +
                     judged(dense["step_s"] / dense_bound(4, "1gbit"), 1.15))
     if gtopk:
-        said.append("- gtopk:0.001 there, encode to decode, ms: " + judged(1e3 * gtopk["step_s"], 30, "{:.1f}") +
-                    "; of it in messages, ms: " + judged(1e3 * gtopk["wait_s"], 5, "{:.1f}"))
+        said.append("- There, `gtopk:0.001` takes from encode to decode, in ms, " + judged(1e3 * gtopk["step_s"], 30, "{:.1f}") +
+                    "; the messages take " + judged(1e3 * gtopk["wait_s"], 5, "{:.1f}"))
     return "\n".join(said) + "\n"
 
 
@@ -67,7 +67,7 @@ def bytes_part(rows):
             lines.append([f"`{sync}`", f"{ours:,.0f}", f"{row['interface_bytes']:,.0f}",
                           f"{100 * (row['interface_bytes'] / ours - 1):+.2f} %", f"{row['wire_bytes']:,.0f}",
                           f"{100 * (row['wire_bytes'] / ours - 1):+.2f} %", f"{row['dropped']:.0f}"])
-    return table(["sync", "counted by gradwire", "by the interfaces", "more", "on the wire", "more",
+    return table(["method", "counted by gradwire", "by the interfaces", "more", "on the wire", "more",
                   "packets dropped"], lines)
 
 
@@ -82,8 +82,8 @@ def train_part(rows):
                 cells += [ms(row["step_s"]), f"{row['step_s'] / none['step_s']:.2f}", ms(row["encode_s"]),
                           ms(row["wait_s"]), ms(row["decode_s"])] if row and none else ["-"] * 5
             lines.append(cells)
-        head = ["sync"] + [h for rate in TRAIN_RATES for h in
-                           (f"{SHOWN[rate]}: ms per step", "by none", "encode", "messages", "decode")]
+        head = ["method"] + [h for rate in TRAIN_RATES for h in
+                           (f"{SHOWN[rate]}, ms", "ratio", "encode", "messages", "decode")]
         parts.append(f"### {NAMES[model]}\n\n{table(head, lines)}")
     return "\n".join(parts)
 
@@ -93,7 +93,7 @@ def train_judged(rows):
     for rate, sync, target in (("1gbit", "gtopk:0.001", 1.5), ("100mbit", "gtopk:0.001+q:4", 1.8)):
         row, none = (rows.best("train", 4, rate, "mlp", s) for s in (sync, "none"))
         if row and none:
-            said.append(f"- MLP, {sync}, {SHOWN[rate]}, by the step without exchange: " +
+            said.append(f"- MLP, `{sync}`, {SHOWN[rate]}: the ratio to a step without exchange is " +
                         judged(row["step_s"] / none["step_s"], target))
     return "\n".join(said) + "\n"
 
@@ -115,7 +115,7 @@ def simulated_part(rows):
                 ratio = shared(sim, hosts) / real["mean_s"]
                 lines.append([str(hosts), SHOWN[rate], f"`{sync}`", ms(sim["step_s"]), ms(shared(sim, hosts)),
                               ms(real["mean_s"]), f"{ratio:.2f}" + ("" if 1 / 1.2 <= ratio <= 1.2 else " (off)")])
-    return table(["hosts", "wire", "sync", "simulated, ms", "with shared cores", "cluster, ms (mean)", "ratio"], lines)
+    return table(["hosts", "wire", "method", "simulated, ms", "with shared cores", "cluster, ms (mean)", "ratio"], lines)
 
 
 def write(rows):
@@ -123,41 +123,43 @@ def write(rows):
     turns = max(int(r["turn"]) for r in rows.rows)
     page = f"""# Results: a cluster with slow wires
 
-{made_by("reproduce/cluster.py", rows.rows)} Linux {kernels}, {isas}, best of {turns} turns. All hosts are namespaces of
-one machine with shaped wires (measuring.md, "A cluster on one machine"), so they share its cores: with four hosts on two
-cores, whatever is computed takes twice as long as on four machines, and the work of TCP comes on top. Times are
-milliseconds per step.
+{made_by("reproduce/cluster.py", rows.rows)} The kernel was Linux {kernels} with {isas}; the best of {turns} turns counts. All
+hosts are namespaces of one machine with shaped wires ([test-cluster.md](test-cluster.md)), so they share its cores: with
+four hosts on two cores, computing takes twice as long as on four machines, and the work of TCP comes in addition. Times
+are milliseconds per step.
 
 ## Exchange
 
-Ten million floats, made-up gradients, over MPI. "ms" is the step of the slowest rank, the fastest of its kind; the columns after it
-are the mean of rank 0. For dense the bytes of an all-reduce, 2 (P-1)/P n floats, at the wire's rate are the least
-possible; for the others it is what rank 0 sent. "MPI_Allreduce" is Open MPI's own, as it is by default.
+These rows exchange ten million floats of artificial gradients over MPI. *ms* is the step of the slowest rank in the
+fastest turn; *encode*, *messages*, *decode* and *bytes sent* are means of rank 0. *Least ms* is the time of the bytes at
+the wire's rate: for `dense` the bytes of an all-reduce, 2 (P-1)/P n floats; for the others what rank 0 sent.
+*MPI_Allreduce* is Open MPI's own, with its default settings.
 
 {exchange_part(rows)}
 {exchange_judged(rows)}
 ## Bytes
 
-Per host and step, 4 hosts, 1 Gbit/s. What the interfaces count besides gradwire's own bytes: MPI's headers and rendezvous,
-TCP's headers and acknowledgements, and the barriers between steps. "On the wire" is with a header for each piece of 9000 bytes
-that leaves the host.
+These are bytes per host and step with 4 hosts at 1 Gbit/s. The interfaces also count MPI's headers and rendezvous, TCP's
+headers and acknowledgements, and the barriers between steps. *On the wire* includes a header for each piece of 9000
+bytes that leaves the host.
 
 {bytes_part(rows)}
 ## Training
 
-Four hosts, batch 32 per rank, one thread, made-up data of Fashion-MNIST's shape, plain SGD.
+Four hosts train with batches of 32 per rank, one thread, artificial data of Fashion-MNIST's shape and plain SGD. *Ratio*
+is the step divided by the step of `none`.
 
 {train_part(rows)}
 {train_judged(rows)}
 ## Simulated and real
 
-The same points by `gradwire simulate --link RATE,{LATENCY} --fold off`, with the cost of coding as measured on one core (folded
-memory would lie in its cache). On simulated hosts everybody has a core; here the hosts share {os.cpu_count()}. So in the second column
-coding takes as many times as long as there are hosts to a core, and that is what the cluster is compared with, means with means
-(target: within 20 %). The work of TCP, which is not simulated, comes on top on the cluster; where eight hosts send at
-1 Gbit/s it fills the cores.
+`gradwire simulate --link RATE,{LATENCY} --fold off` simulated the same points, with the cost of coding as measured on one
+core (folded memory would stay in its cache). Every simulated host has its own core; here the hosts share {os.cpu_count()}. So in
+the second column the time of coding is multiplied by the number of hosts per core. This column is compared with the
+cluster, mean with mean (target: within 20 %). TCP's work is not simulated and adds time on the cluster; where eight
+hosts send at 1 Gbit/s it uses all of the cores.
 
 {simulated_part(rows)}"""
     with open(PAGE, "w") as f:
-        f.write(page)
+        f.write(wrapped(page))
     return PAGE

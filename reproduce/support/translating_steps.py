@@ -99,6 +99,7 @@ def part():
         return "Not measured yet.\n"
     lines = [line for blas, batch in SETTINGS for line in lines_of(rows, blas, batch)]
     return (page.made_by("make results PAPER=translation", rows) +
-            f" {HOSTS} hosts of the test cluster, one thread each, with layer norm, {ROUNDS} interleaved rounds.\n\n" +
-            page.table(["OpenBLAS", "batch", "Gbit/s", "sync", "ms per step, least", "median", "communication",
-                        "bytes, of dense", "faster than dense", "possible", "paper"], lines))
+            f" It used {HOSTS} hosts of the test cluster with one thread each, layer norm, and {ROUNDS} interleaved "
+            "rounds.\n\n" +
+            page.table(["OpenBLAS", "batch", "Gbit/s", "method", "least ms", "median ms", "communication",
+                        "bytes", "faster", "possible", "paper"], lines))
