@@ -46,9 +46,7 @@ static gw_status check_file(const gwc_set *set, const gwc_file *file,
     GWT_TRY(gwt_bytes_load(&bytes, path));
     gwt_md5(bytes.at, bytes.len, md5);
     size_t len = bytes.len;
-    gw_status st = GW_OK;
-    if (strcmp(set->place->name, "cifar10") == 0)
-        st = gwt_cifar_check(bytes.at, bytes.len, path);
+    gw_status st = set->check == NULL ? GW_OK : set->check(bytes.at, bytes.len, path);
     gwt_bytes_free(&bytes);
     GWT_TRY(st);
     *right = strcmp(md5, file->md5) == 0;

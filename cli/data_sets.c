@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "data_sets.h"
 #include "child.h"
+#include "data/data.h"
 
 #include <glob.h>
 #include <stdio.h>
@@ -171,6 +172,7 @@ static const gwc_set table[] = {
      .by_hand =
          "CIFAR-10 is published at www.cs.toronto.edu/~kriz/cifar.html. Take the\n"
          "\"binary version\", cifar-10-binary.tar.gz (162 MB).",
+     .check = gwt_cifar_check,
      .fetch = fetch_cifar},
     {.place = &gwt_place_ptb,
      .summary = "Penn Treebank's text; checked once you have it",

@@ -22,6 +22,10 @@ typedef struct gwc_set {
     int copies; /* other contents are taken, with a note: such copies are about */
     const char *by_hand; /* what to do where fetch is NULL or finds nothing */
 
+    /* Checks the len bytes of one file, which may be a copy with other contents; path
+     * is for the message. GW_ERR_DATA. Optional. */
+    gw_status (*check)(const uint8_t *at, size_t len, const char *path);
+
     /* Brings the files into the directory work, and writes the name of the directory
      * below it that holds them to from (GWT_PATH_CAP bytes). base is where data
      * sets are kept. GW_PENDING: there is nothing to be had without the user's

@@ -78,10 +78,18 @@ class Exchange:
             self._underway = True
             _at_the_end(lambda: self._await(job))
             self.sync.comm.begin(job)
-        elif self._feeds(len(self._pending) - 1, names):
+        elif self._can_go_now(len(self._pending) - 1, names):
             self._underway = True
+            self._fed += 1
             self.sync.comm.begin(Job(lambda: self._feed(taken)))
         return future
+
+    def _can_go_now(self, index: int, names: Sequence[str]) -> bool:
+        """Whether this bucket can be exchanged before the others are there: if the sync
+        can do that, all buckets before it have gone, and it holds what was expected."""
+        return (self.sync.overlaps and index < len(self._shape) and
+                self._fed == index and self._shape[index] == tuple(names) and
+                order_for(self._shape) == [p.name for p in self.sync.parts])
 
     def _begin(self) -> None:
         self._feed_error = None
@@ -129,17 +137,6 @@ class Exchange:
             self.sync.leave_half()
 
     # ---- on the comm's thread --------------------------------------------------
-
-    def _feeds(self, index: int, names: Sequence[str]) -> bool:
-        """Whether this bucket can be exchanged before the others are there."""
-        return (self.sync.overlaps and index < len(self._shape) and
-                self._fed == index and self._shape[index] == tuple(names) and
-                order_for(self._shape) == [p.name for p in self.sync.parts] and
-                self._count())
-
-    def _count(self) -> bool:
-        self._fed += 1
-        return True
 
     def _runs(self, names: Sequence[str]) -> List[Run]:
         return runs_of(names, {p.name: p for p in self.sync.parts})

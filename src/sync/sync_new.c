@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "hash.h"
 #include "kernels/random.h"
 #include "sync/state/agreement.h"
 #include "sync/state/memories.h"
@@ -46,25 +47,15 @@ typedef struct settings {
     char text[256];
 } settings;
 
-/* FNV-1a, for telling layouts apart and nothing else. */
-static uint64_t hash(uint64_t h, const void *data, size_t len)
-{
-    const uint8_t *bytes = data;
-
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ bytes[i]) * 1099511628211u;
-    return h;
-}
-
 static uint64_t layout_hash(const gw_layout *l)
 {
-    uint64_t h = 14695981039346656037u;
+    uint64_t h = GWI_HASH_START;
 
     for (size_t i = 0; i < l->count; i++) {
         const gw_tensor *t = &l->tensors[i];
         uint64_t shape[2] = {t->rows, t->cols};
-        h = hash(h, t->name, strlen(t->name) + 1);
-        h = hash(h, shape, sizeof shape);
+        h = gwi_hash(h, t->name, strlen(t->name) + 1);
+        h = gwi_hash(h, shape, sizeof shape);
     }
     return h;
 }
@@ -115,8 +106,7 @@ static gw_status compare_settings(const gw_sync *s)
     bool same;
 
     memcpy(own.text, s->text, sizeof own.text);
-    GWI_TRY(
-        gwi_all_same(s->comm, hash(14695981039346656037u, &own, sizeof own), &same));
+    GWI_TRY(gwi_all_same(s->comm, gwi_hash(GWI_HASH_START, &own, sizeof own), &same));
     return same ? GW_OK : name_difference(s->comm, &own);
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "sync/state/memories.h"
+#include "hash.h"
 #include "sync/notes.h"
 #include "sync/segments.h"
 #include "wire/wire_bytes.h"
@@ -46,30 +47,6 @@ size_t gw_sync_state_len(const gw_sync *s)
     while ((m = gwi_next_memory(&s->spec, &walk)) != NULL)
         len += bytes_of(s, m);
     return len;
-}
-
-static uint64_t check_of(const uint8_t *bytes, size_t len)
-{
-    uint64_t h = 14695981039346656037u;
-
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ bytes[i]) * 1099511628211u;
-    return h;
-}
-
-static void put_word(uint8_t *to, uint64_t word)
-{
-    for (int i = 0; i < 8; i++)
-        to[i] = (uint8_t)(word >> 8 * i);
-}
-
-static uint64_t get_word(const uint8_t *from)
-{
-    uint64_t word = 0;
-
-    for (int i = 7; i >= 0; i--)
-        word = word << 8 | from[i];
-    return word;
 }
 
 static uint64_t real_word(double x)
@@ -120,14 +97,14 @@ gw_status gw_sync_save(const gw_sync *s, void *state, size_t cap)
                        "a gradient with NaN or infinity has spoiled what "
                        "was not sent yet; go on from an earlier state");
     for (int i = 0; i < WORDS; i++, at += 8)
-        put_word(at, words[i]);
+        gwi_write_u64le(at, words[i]);
     memcpy(at, s->asked, SPEC_LEN);
     at += SPEC_LEN;
     while ((m = gwi_next_memory(&s->spec, &walk)) != NULL) {
         gwi_wire_put_f32(at, s->kept[m->tag], gwi_kept_floats(s, m));
         at += bytes_of(s, m);
     }
-    put_word(at, check_of(state, len - 8));
+    gwi_write_u64le(at, gwi_hash(GWI_HASH_START, state, len - 8));
     return GW_OK;
 }
 
@@ -135,9 +112,9 @@ gw_status gw_state_seal(void *state, size_t len)
 {
     uint8_t *bytes = state;
 
-    if (len < HEADER_LEN + 8 || get_word(bytes) != MAGIC)
+    if (len < HEADER_LEN + 8 || gwi_read_u64le(bytes) != MAGIC)
         return gw_fail(GW_ERR_DATA, "these %zu bytes are not the state of a sync", len);
-    put_word(bytes + len - 8, check_of(bytes, len - 8));
+    gwi_write_u64le(bytes + len - 8, gwi_hash(GWI_HASH_START, bytes, len - 8));
     return GW_OK;
 }
 
@@ -178,22 +155,22 @@ static gw_status check_state(const gw_sync *s, const uint8_t *state, size_t len,
 {
     size_t expected = gw_sync_state_len(s);
 
-    if (len < HEADER_LEN + 8 || get_word(state) != MAGIC)
+    if (len < HEADER_LEN + 8 || gwi_read_u64le(state) != MAGIC)
         return gw_fail(GW_ERR_DATA, "state %zu is not the state of a sync", i);
-    if (get_word(state + len - 8) != check_of(state, len - 8))
+    if (gwi_read_u64le(state + len - 8) != gwi_hash(GWI_HASH_START, state, len - 8))
         return gw_fail(GW_ERR_DATA, "state %zu is damaged", i);
     if (memcmp(state + 8 * WORDS, s->asked, SPEC_LEN) != 0)
         return gw_fail(GW_ERR_DATA, "state %zu is of '%.255s', not of '%s'", i,
                        (const char *)state + 8 * WORDS, s->asked);
-    if (len != expected || get_word(state + 8) != s->layout->floats ||
-        get_word(state + 16) != vector_set(s))
+    if (len != expected || gwi_read_u64le(state + 8) != s->layout->floats ||
+        gwi_read_u64le(state + 16) != vector_set(s))
         return gw_fail(GW_ERR_DATA, "state %zu is of another model", i);
     return check_numbers(s, state, i);
 }
 
 static uint64_t step_of(const void *state)
 {
-    return get_word((const uint8_t *)state + 24);
+    return gwi_read_u64le((const uint8_t *)state + 24);
 }
 
 static gw_status check_states(const gw_sync *s, const void *const *states,
@@ -214,7 +191,7 @@ static void load_words(gw_sync *s, const uint8_t *state)
     uint64_t words[WORDS];
 
     for (int i = 0; i < WORDS; i++)
-        words[i] = get_word(state + 8 * i);
+        words[i] = gwi_read_u64le(state + 8 * i);
     s->step = s->exchanged = words[3]; /* states are saved between steps */
     s->phase = (gwi_phase){words[4], words[5]};
     s->stats = (gw_stats){.steps = words[6],
@@ -283,7 +260,7 @@ static void take_over(gw_sync *s, const uint8_t *state, size_t w, size_t count)
     }
     /* What was lost is counted once, wherever it is counted. */
     if (share(s, GW_HANDING_ADDED, w, count) > 0)
-        s->stats.lost_mass += word_real(get_word(state + 8 * 13));
+        s->stats.lost_mass += word_real(gwi_read_u64le(state + 8 * 13));
     while ((m = gwi_next_memory(&s->spec, &walk)) != NULL) {
         take_floats(s->kept[m->tag], at, gwi_kept_floats(s, m),
                     share(s, m->handing, w, count), first);
