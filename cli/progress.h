@@ -4,7 +4,7 @@
 #ifndef GWC_PROGRESS_H
 #define GWC_PROGRESS_H
 
-#include "train.h"
+#include "run/train.h"
 
 typedef struct gwc_display {
     int terminal;     /* whether there is a line to redraw */

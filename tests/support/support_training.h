@@ -6,7 +6,7 @@
 #define SUPPORT_TRAINING_H
 
 #include "support_folder.h"
-#include "train.h"
+#include "run/train.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

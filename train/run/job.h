@@ -9,7 +9,7 @@
 #include "optim/optimizer.h"
 #include "optim/lr_schedule.h"
 #include "run/stop.h"
-#include "train.h"
+#include "run/train.h"
 
 #include <stdio.h>
 

@@ -6,7 +6,7 @@
 #ifndef GWT_TRACE_FILE_H
 #define GWT_TRACE_FILE_H
 
-#include "train.h"
+#include "run/train.h"
 
 typedef struct gwt_trace gwt_trace;
 
