@@ -18,7 +18,7 @@ static uint64_t count_of(double limit)
     return limit >= COUNT_LIMIT ? UINT64_MAX : (uint64_t)limit;
 }
 
-/* Which of "a|b|c" text is, or -1. */
+/* The index of text in "a|b|c", or -1. */
 static int choice_of(const char *choices, const char *text)
 {
     size_t len = strlen(text);
@@ -38,8 +38,8 @@ static gw_status store_choice(const gwc_flag *flag, const char *text, void *at)
     int i = choice_of(flag->arg, text);
 
     if (i < 0)
-        return gw_fail(GW_ERR_ARG, "--%s: '%s' is none of %s", flag->name, text,
-                       flag->arg);
+        return gw_fail(GW_ERR_ARG, "--%s: unknown value '%s'; expected one of %s",
+                       flag->name, text, flag->arg);
     memcpy(at, &i, sizeof i);
     return GW_OK;
 }
@@ -68,7 +68,7 @@ static gw_status store_real(const gwc_flag *flag, const char *title, const char 
     return GW_OK;
 }
 
-/* Puts a value, given as text, in its place. */
+/* Converts a value from text and stores it in the settings. */
 static gw_status store(const gwc_flag *flag, const char *text, void *settings)
 {
     char title[TITLE_CAP];
@@ -106,8 +106,9 @@ static gw_status unknown(const gwc_flag *flags, size_t count, const char *comman
     const char *near = gwt_nearest(name, names, n);
     if (near != NULL)
         return gw_fail(GW_ERR_ARG, "unknown flag --%s; did you mean --%s?", name, near);
-    return gw_fail(GW_ERR_ARG, "unknown flag --%s; 'gradwire %s --help' lists them",
-                   name, command);
+    return gw_fail(GW_ERR_ARG,
+                   "unknown flag --%s; 'gradwire %s --help' lists the flags", name,
+                   command);
 }
 
 static const gwc_flag *find(const gwc_flag *flags, size_t count, const char *name)
@@ -149,7 +150,8 @@ static gw_status read_one(const gwc_flag *flags, size_t count, const char *comma
     return store(flag, argv[*at], settings);
 }
 
-/* A word where a flag should be. After a switch it was meant as the switch's value. */
+/* Reports an argument that is not a flag. If it follows a switch, it was probably meant
+ * as the switch's value. */
 static gw_status unexpected(const gwc_flag *flags, size_t count, const char *command,
                             const char *word, const char *before)
 {
@@ -158,9 +160,8 @@ static gw_status unexpected(const gwc_flag *flags, size_t count, const char *com
     if (flag != NULL && flag->kind == GWC_SWITCH && word[0] != '-')
         return gw_fail(GW_ERR_ARG, "--%s takes no value, but '%s' follows it",
                        flag->name, word);
-    return gw_fail(GW_ERR_ARG,
-                   "unexpected argument '%s'; 'gradwire %s --help' explains", word,
-                   command);
+    return gw_fail(GW_ERR_ARG, "unexpected argument '%s'; see 'gradwire %s --help'",
+                   word, command);
 }
 
 gw_status gwc_flags_read(const gwc_flag *flags, size_t count, const char *command,
@@ -209,7 +210,7 @@ void gwc_flags_help(const gwc_flag *flags, size_t count, FILE *to)
             fprintf(to, "\n%s\n", flags[i].help);
         else
             print_flag(&flags[i], to);
-    fprintf(to, "  %-*s%s\n", NAME_COLUMN, "--help", "show this");
+    fprintf(to, "  %-*s%s\n", NAME_COLUMN, "--help", "show this help");
 }
 
 /* Whether the argument is a flag whose value is the next argument. */

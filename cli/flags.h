@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flags.h - the flags of a command as one table, from which they are read, checked
- * and explained; so what --help says is what is done. */
+ * flags.h - one table lists a command's flags. They are read, checked and explained
+ * from it, so --help always agrees with the code. */
 #ifndef GWC_FLAGS_H
 #define GWC_FLAGS_H
 
@@ -14,30 +14,30 @@ typedef enum gwc_kind {
     GWC_COUNT,  /* uint64_t in min..max */
     GWC_INT,    /* int in min..max */
     GWC_REAL,   /* double in min..max */
-    GWC_CHOICE, /* int: which of arg's words, which are parted by '|' */
+    GWC_CHOICE, /* int: the index in arg, a list separated by '|' */
     GWC_SWITCH, /* int: 1 if given; takes no value */
 } gwc_kind;
 
-/* One flag. A row without a kind's name, only with help, is a heading. */
+/* One flag. A row without a name is a heading, whose text is help. */
 typedef struct gwc_flag {
     const char *name;   /* without the dashes; NULL: a heading */
     const char *arg;    /* what its value is called in the help */
     const char *preset; /* its default as text, read like a value; NULL: none */
     const char *help;   /* may have several lines */
     gwc_kind kind;
-    size_t offset; /* of its place in the settings */
+    size_t offset; /* of its field in the settings */
     double min, max;
 } gwc_flag;
 
-/* Reads arguments argv[0..argc) into settings, the defaults first. Sets *help if
- * --help or -h is among them, and then stops. GW_ERR_ARG: unknown flag, missing or
- * wrong value; the message names the flag and the command. */
+/* Stores the defaults in settings, then reads argv[0..argc). Stops and sets *help at
+ * --help or -h. GW_ERR_ARG: a flag is unknown, or its value is missing or wrong; the
+ * message names the flag. */
 gw_status gwc_flags_read(const gwc_flag *flags, size_t count, const char *command,
                          int argc, char **argv, void *settings, int *help);
 
-/* Parts what is no flag nor a flag's value (names of files and the like) from the
- * flags, wherever they stand: names and rest have room for argc each. Returns how
- * many names there are and sets *left to the length of rest. */
+/* Separates positional arguments, such as names of files, from flags and their values,
+ * in any order. names and rest have room for argc each. Returns the number of names and
+ * sets *left to the length of rest. */
 size_t gwc_flags_part(const gwc_flag *flags, size_t count, int argc, char **argv,
                       char **names, char **rest, int *left);
 

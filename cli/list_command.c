@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * list_command.c - "gradwire list": what can be named, and what is there. */
+ * list_command.c - "gradwire list": lists methods, models, data sets and the rest, and
+ * says which of them are available. */
 #include "commands.h"
 #include "flags.h"
 #include "list_method.h"
@@ -24,14 +25,14 @@ typedef struct settings {
 } settings;
 
 static const gwc_flag flags[] = {
-    {"data-dir", "DIR", NULL, "look for data sets here", GWC_TEXT,
+    {"data-dir", "DIR", NULL, "directory in which to look for data sets", GWC_TEXT,
      offsetof(settings, data_dir), 0, 0},
     {"json", NULL, NULL, "print as JSON", GWC_SWITCH, offsetof(settings, json), 0, 0},
 };
 
 typedef struct named {
     const char *name, *summary;
-    const char *example; /* of a sync */
+    const char *example; /* of a method */
     const char *usage;   /* the name with its options; NULL: it has none */
 } named;
 
@@ -42,10 +43,10 @@ static const named transports[] = {
     {.name = "mpi",
      .summary = "ranks of mpirun, mpiexec or srun, on one or several machines"},
 #endif
-    {.name = "link", .summary = "around it with --link: behaves like a slower network"},
+    {.name = "link", .summary = "wraps local with --link and emulates a slower network"},
 };
 
-/* What a build may lack: which package would bring it. */
+/* What this build lacks, and the package that would provide it. */
 static const named lacking[] = {
 #ifndef GRADWIRE_HAVE_MPI
     {.name = "mpi",
@@ -54,7 +55,7 @@ static const named lacking[] = {
     {.name = NULL},
 };
 
-/* Each section is one of these: the i-th row, 0 past the end. */
+/* A section's rows: writes the i-th to *row and returns 1, or 0 past the end. */
 typedef int row_of(size_t i, named *row);
 
 static int sync_row(size_t i, named *row)
@@ -92,7 +93,7 @@ static int schedule_row(size_t i, named *row)
     return s != NULL;
 }
 
-/* The rows of a table, and one more if there is reason for it. */
+/* The rows of a table, and last after them if more is set. */
 static int row_or(const named *rows, size_t count, size_t i, named *row, int more,
                   named last)
 {
@@ -108,7 +109,7 @@ static int row_or(const named *rows, size_t count, size_t i, named *row, int mor
 static int transport_row(size_t i, named *row)
 {
     named last = {.name = "simgrid",
-                  .summary = "a modelled cluster, for 'gradwire simulate'"};
+                  .summary = "a simulated cluster, for 'gradwire simulate'"};
 
     return row_or(transports, COUNT(transports), i, row,
                   gwc_simulate_possible() == GW_OK, last);
@@ -126,7 +127,7 @@ static const struct section {
     const char *title, *key;
     row_of *row;
 } sections[] = {
-    {"Syncs (--sync); 'gradwire list NAME' tells all about one", "syncs", sync_row},
+    {"Methods (--sync); 'gradwire list NAME' describes one", "syncs", sync_row},
     {"Models (--model)", "models", model_row},
     {"Optimizers (--optimizer)", "optimizers", optimizer_row},
     {"Learning-rate schedules (--lr-schedule)", "schedules", schedule_row},
@@ -195,7 +196,8 @@ static void print_text(const settings *set)
     }
     printf("This machine\n  %-14s %s\n  %-14s %s\n  %-14s %s\n  %-14s %s\n",
            "vector units", gw_isa(), "computing with", gwt_compute_name(),
-           "report page", gwc_page_there() == GW_OK ? "yes" : "no: built without npm",
+           "report page",
+           gwc_page_there() == GW_OK ? "yes" : "no; this build was made without npm",
            "version", gw_version());
 }
 
@@ -258,9 +260,10 @@ static void print_json(const settings *set)
 
 static void print_help(void)
 {
-    puts("Usage: gradwire list [SYNC] [FLAGS]\n\n"
-         "Shows what can be named on the command line and whether it is there; with\n"
-         "the name of a sync, or a spec, all about that.\n");
+    puts("Usage: gradwire list [METHOD] [FLAGS]\n\n"
+         "Lists methods, models, optimizers, data sets and transports, and says which\n"
+         "of them this machine has. With the name of a method or a spec, describes "
+         "it.\n");
     gwc_flags_help(flags, COUNT(flags), stdout);
     puts("\nExamples\n  gradwire list\n  gradwire list --json\n  gradwire list gtopk\n"
          "  gradwire list local:16+gtopk:0.01+q:4");
@@ -275,14 +278,15 @@ static int run_list(int argc, char **argv)
     int help, left;
 
     if (argc > ARGS_MAX) {
-        (void)gw_fail(GW_ERR_ARG, "more than %d arguments", ARGS_MAX);
+        (void)gw_fail(GW_ERR_ARG, "too many arguments: at most %d are allowed",
+                      ARGS_MAX);
         return GWC_USAGE;
     }
     size_t count = gwc_flags_part(flags, COUNT(flags), argc, argv, names, rest, &left);
     if (gwc_flags_read(flags, COUNT(flags), "list", left, rest, &set, &help) != GW_OK)
         return GWC_USAGE;
     if (count > 1) {
-        (void)gw_fail(GW_ERR_ARG, "list: one name at a time, not '%s' and '%s'",
+        (void)gw_fail(GW_ERR_ARG, "list takes one name, not both '%s' and '%s'",
                       names[0], names[1]);
         return GWC_USAGE;
     }
@@ -300,6 +304,6 @@ static int run_list(int argc, char **argv)
 
 const gwc_command gwc_command_list = {
     .name = "list",
-    .summary = "show syncs, models, data sets and what this build and machine have",
+    .summary = "list methods, models and data sets, and what this build supports",
     .run = run_list,
 };

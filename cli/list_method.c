@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * list_method.c - "gradwire list gtopk": a method's keys, what it costs and what to
- * expect of it. Nothing here knows a method by name. */
+ * list_method.c - "gradwire list gtopk": describes the keys of a method, what it costs
+ * and what to expect of it. Nothing here knows a method by name. */
 #include "list_method.h"
 #include "common.h"
 #include "files/json.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A spec, or one stage alone, which has no traits if no spec can begin with it. */
+/* A spec, or a single stage. A stage that no spec can begin with has no traits. */
 typedef struct method {
     const char *spec; /* NULL: a stage that refines others */
     gw_spec_info info;
@@ -59,7 +59,7 @@ static gw_status print_stage(const char *name)
 
     GWT_TRY(gw_stage_describe(name, &stage));
     printf("%s - %s\n\n", stage.name, stage.summary);
-    print_row("as in", stage.example);
+    print_row("example", stage.example);
     print_row("sends", stage.cost);
     if (stage.expect != NULL)
         print_row("expect", stage.expect);
@@ -75,9 +75,10 @@ static void print_spec(const method *m)
     char text[64];
 
     printf("%s\n\n", m->spec);
-    snprintf(text, sizeof text, "%g bytes for each parameter, and room for messages",
+    snprintf(text, sizeof text, "%g bytes for each parameter, and buffers for messages",
              m->info.bytes_per_param);
-    print_row("keeps", m->info.bytes_per_param > 0 ? text : "no more than messages");
+    print_row("keeps",
+              m->info.bytes_per_param > 0 ? text : "only buffers for messages");
     for (unsigned bit = 1; bit != 0 && bit <= m->info.traits; bit <<= 1)
         if (m->info.traits & bit)
             print_row("", gw_trait_text((gw_trait)bit));
@@ -90,8 +91,8 @@ static gw_status print_text(const method *m)
         GWT_TRY(print_stage(m->info.stages[i]));
     if (m->spec != NULL)
         print_spec(m);
-    puts("In costs P is the number of workers and n that of parameters. "
-         "docs/methods.md has more.");
+    puts("P is the number of workers and n is the number of parameters. See "
+         "docs/methods.md.");
     return GW_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * main.c - the gradwire command: picks a command and reports its failure. To add a
- * command: write its file and add one line to the table. */
+ * main.c - the gradwire program: runs the command that was named and reports its
+ * failure. To add a command, write its file and add one line to the table. */
 #include "commands.h"
 #include "common.h"
 #include "launch.h"
@@ -32,18 +32,18 @@ static void print_help(void)
          "Commands");
     for (size_t i = 0; i < COUNT(table); i++)
         printf("  %-10s %s\n", table[i]->name, table[i]->summary);
-    puts("  help       show this; 'gradwire help COMMAND' is 'gradwire COMMAND "
-         "--help',\n"
-         "             'gradwire help SYNC' is 'gradwire list SYNC'\n"
-         "\n"
-         "  --version  show the version\n"
-         "\n"
-         "Examples\n"
-         "  gradwire train\n"
-         "  gradwire train --sync gtopk:0.001 --link 1gbit,50us\n"
-         "  gradwire list\n"
-         "\n"
-         "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C.");
+    puts(
+        "  help       show this help; 'gradwire help COMMAND' shows a command's help,\n"
+        "             'gradwire help METHOD' describes a method\n"
+        "\n"
+        "  --version  show the version\n"
+        "\n"
+        "Examples\n"
+        "  gradwire train\n"
+        "  gradwire train --sync gtopk:0.001 --link 1gbit,50us\n"
+        "  gradwire list\n"
+        "\n"
+        "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 stopped by Ctrl-C.");
 }
 
 static const gwc_command *find(const char *name)
@@ -54,7 +54,7 @@ static const gwc_command *find(const char *name)
     return NULL;
 }
 
-/* What there is help for beside commands is among what may have been meant. */
+/* After 'help', names of methods are suggested as well as commands. */
 static int unknown(const char *name, int help)
 {
     const char *names[COUNT(table) + 64], *sync;
@@ -68,8 +68,8 @@ static int unknown(const char *name, int help)
     if (near != NULL)
         (void)gw_fail(GW_ERR_ARG, "unknown command '%s'; did you mean %s?", name, near);
     else
-        (void)gw_fail(GW_ERR_ARG, "unknown command '%s'; 'gradwire help' lists them",
-                      name);
+        (void)gw_fail(GW_ERR_ARG,
+                      "unknown command '%s'; 'gradwire help' lists the commands", name);
     return GWC_USAGE;
 }
 
@@ -98,7 +98,7 @@ int gwc_exit_code(gw_status st)
     return st == GW_ERR_ARG || st == GW_ERR_SPEC ? GWC_USAGE : GWC_FAILED;
 }
 
-/* Does a command, unless it is one that must not be done under mpirun. */
+/* Runs a command, but refuses one that must not run under mpirun. */
 static int run_command(const gwc_command *command, int argc, char **argv)
 {
     gwc_launch launch = gwc_launch_look();
@@ -113,7 +113,7 @@ static int run_command(const gwc_command *command, int argc, char **argv)
     return GWC_USAGE;
 }
 
-/* Under mpirun, what is not the work of all ranks is that of rank 0. */
+/* Under mpirun, rank 0 alone runs a command that is not run by all ranks together. */
 static int others_do_it(const gwc_command *command)
 {
     gwc_launch launch = gwc_launch_look();
@@ -129,7 +129,8 @@ static int run(int argc, char **argv)
     if (others_do_it(argc < 2 ? NULL : find(argv[1])))
         return GWC_DONE;
     if (argc < 2) {
-        (void)gw_fail(GW_ERR_ARG, "a command is missing; 'gradwire help' lists them");
+        (void)gw_fail(GW_ERR_ARG,
+                      "no command given; 'gradwire help' lists the commands");
         return GWC_USAGE;
     }
     if (strcmp(argv[1], "help") == 0)
@@ -145,7 +146,7 @@ static int run(int argc, char **argv)
                            : unknown(argv[1], 0);
 }
 
-/* Arguments and paths in it may hold anything. */
+/* The message may contain arguments and paths with any characters. */
 void gwc_print_error(const char *message)
 {
     fputs("gradwire: ", stderr);
@@ -154,9 +155,9 @@ void gwc_print_error(const char *message)
     putc('\n', stderr);
 }
 
-/* A file must not get the number of a standard stream that was closed: what is printed
- * there would land in it. What is printed to a closed standard output stays an error,
- * hence that one cannot be written. */
+/* A file must not get the descriptor of a closed standard stream, or printed text would
+ * end up in it. Standard output is opened read-only, so that printing to a closed one
+ * is still an error. */
 static void hold_standard_streams(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

@@ -30,62 +30,69 @@ typedef struct settings {
 /* Lists of words must be in the order of gw_spawn, gw_nonfinite and
  * gwt_augment_word. */
 static const gwc_flag flags[] = {
-    {.help = "What is trained"},
-    {"model", "NAME", "fnn3", "the model; 'gradwire list' shows them", GWC_TEXT,
+    {.help = "Model and data"},
+    {"model", "NAME", "fnn3", "the model to train; see 'gradwire list'", GWC_TEXT,
      AT(run.model), 0, 0},
-    {"data", "NAME", "fashion-mnist", "the data set; 'gradwire list' shows them",
+    {"data", "NAME", "fashion-mnist", "the data set to train on; see 'gradwire list'",
      GWC_TEXT, AT(run.data), 0, 0},
-    {"data-dir", "DIR", NULL, "where the data set's files are", GWC_TEXT,
+    {"data-dir", "DIR", NULL, "directory that has the data set's files", GWC_TEXT,
      AT(run.data_dir), 0, 0},
     {"augment", "auto|none|crop|flip|both", "auto",
-     "move pictures by up to 4 pixels, flip every second;\nauto: what is usual, both "
-     "for cifar10, none for the others",
+     "augment training images: crop shifts them by up to 4\n"
+     "pixels, flip mirrors half of them, both does both;\n"
+     "auto: both for cifar10, none for other data sets",
      GWC_CHOICE, AT(run.augment), 0, 0},
     {"epochs", "N", "3",
-     "passes over the data; what fills no step of all workers\nis left out of a pass",
+     "passes over the training data; a pass leaves out\n"
+     "samples that do not fill a step of all workers",
      GWC_COUNT, AT(run.epochs), 1, 1e9},
-    {"steps", "N", NULL, "stop after so many steps, in place of --epochs", GWC_COUNT,
+    {"steps", "N", NULL, "train for N steps instead of --epochs passes", GWC_COUNT,
      AT(run.steps), 1, 1e15},
-    {"batch", "N", "32", "samples per step of each worker", GWC_COUNT, AT(run.batch), 1,
+    {"batch", "N", "32", "samples per worker and step", GWC_COUNT, AT(run.batch), 1,
      1e6},
     {"sequence", "N", "35", "tokens per sample, for text", GWC_COUNT, AT(run.sequence),
      1, 1e5},
-    {"dropout", "P", "0", "share of values dropped, for language models", GWC_REAL,
+    {"dropout", "P", "0", "fraction of values to drop, for language models", GWC_REAL,
      AT(run.dropout), 0, 0.95},
-    {"seed", "N", "1", "of the first weights, the order of samples, rounding",
-     GWC_COUNT, AT(run.seed), 0, 1e19},
+    {"seed", "N", "1", "seed of initial weights, sample order and rounding", GWC_COUNT,
+     AT(run.seed), 0, 1e19},
 
-    {.help = "How it is synchronised"},
+    {.help = "Synchronisation"},
     {"workers", "N", NULL,
-     "how many train together [4]; under mpirun as many as\nit has started", GWC_INT,
-     AT(run.workers), 1, 1024},
-    {"sync", "SPEC", "dense", "the method; 'gradwire list' shows them", GWC_TEXT,
+     "number of workers [4]; under mpirun, the number of\n"
+     "processes that it started",
+     GWC_INT, AT(run.workers), 1, 1024},
+    {"sync", "SPEC", "dense", "the method, as a spec; see 'gradwire list'", GWC_TEXT,
      AT(run.sync), 0, 0},
     {"advice", "off|on", "on",
-     "take the spec that goes with the optimizer, and say so:\nmomentum of sgd in "
-     "front of a selection, or steps of adam and\nits kin exchanged in place of "
-     "gradients; off: "
-     "take --sync\nas it is",
+     "adapt the spec to the optimizer and say so: apply sgd's\n"
+     "momentum before a selection, or exchange the steps of\n"
+     "adam and its kin instead of gradients; off: use --sync\n"
+     "as given",
      GWC_CHOICE, AT(run.advice), 0, 0},
     {"link", "RATE[,DELAY]", NULL,
-     "behave as if every worker were a host on such a\nnetwork: 1gbit,50us", GWC_TEXT,
-     AT(run.link), 0, 0},
+     "emulate a network with every worker on a host of its\n"
+     "own: 1gbit,50us",
+     GWC_TEXT, AT(run.link), 0, 0},
     {"nonfinite", "stop|skip|ignore", "stop",
-     "when a gradient holds NaN or infinity: stop the run,\nskip the step, or do not "
-     "look",
+     "if a gradient contains NaN or infinity: stop the run,\n"
+     "skip the step, or do not check",
      GWC_CHOICE, AT(run.nonfinite), 0, 0},
     {"spawn", "processes|threads", NULL,
-     "what workers are [processes]; not under mpirun", GWC_CHOICE, AT(run.spawn), 0, 0},
+     "run each worker as a process or as a thread\n"
+     "[processes]; not for use under mpirun",
+     GWC_CHOICE, AT(run.spawn), 0, 0},
     {"collectives", "ours|native", "ours",
-     "who sums under mpirun; native: MPI, with bits of its own", GWC_CHOICE,
-     AT(run.native), 0, 0},
-    {"timeout", "SECONDS", "60", "give up when a worker is silent for so long",
+     "under mpirun, let gradwire or MPI (native) compute sums;\n"
+     "MPI may round differently",
+     GWC_CHOICE, AT(run.native), 0, 0},
+    {"timeout", "SECONDS", "60", "give up when a worker is silent for this long",
      GWC_REAL, AT(run.timeout), 0.1, 1e6},
-    {"threads", "N", "1", "threads each worker computes with", GWC_INT, AT(run.threads),
-     1, 1024},
+    {"threads", "N", "1", "compute threads per worker", GWC_INT, AT(run.threads), 1,
+     1024},
 
-    {.help = "How the weights change"},
-    {"optimizer", "NAME", "sgd", "the rule; all are listed below", GWC_TEXT,
+    {.help = "Optimisation"},
+    {"optimizer", "NAME", "sgd", "the optimizer; all are listed below", GWC_TEXT,
      AT(run.optimizer), 0, 0},
     {"lr", "RATE", "0.05", "the learning rate", GWC_REAL, AT(run.lr), 0, 1e6},
     {"momentum", "M", "0.9", "of sgd", GWC_REAL, AT(run.hyper.momentum), 0, 0.99999},
@@ -96,52 +103,52 @@ static const gwc_flag flags[] = {
      "the weight off it instead,\nand is usually used with 0.01",
      GWC_REAL, AT(run.hyper.weight_decay), 0, 1e6},
     {"clip", "NORM", "0",
-     "longest gradient, after it was synchronised (each worker's\nown, where "
-     "optimizers or momentum come before that):\nlonger ones are scaled down; 0: any "
-     "length",
+     "scale the synchronised gradient down to this norm if it\n"
+     "is longer; 0: do not clip. If momentum or the optimizer\n"
+     "runs before the exchange, each worker clips its own",
      GWC_REAL, AT(run.clip), 0, 1e9},
     {"lr-schedule", "SCHEDULE", "cosine",
      "how the learning rate changes; all are listed below", GWC_TEXT, AT(run.schedule),
      0, 0},
-    {"warmup", "N|Nepochs", "0", "steps or epochs over which the rate rises", GWC_TEXT,
-     AT(run.warmup), 0, 0},
+    {"warmup", "N|Nepochs", "0", "steps or epochs over which the learning rate rises",
+     GWC_TEXT, AT(run.warmup), 0, 0},
 
-    {.help = "What is shown and kept"},
+    {.help = "Output and checkpoints"},
     {"out", "DIR", NULL,
-     "directory for metrics.jsonl and summary.json;\nruns/MODEL-DATA-SYNC-N if not "
-     "given",
+     "directory for metrics.jsonl and summary.json\n"
+     "[runs/MODEL-DATA-SYNC-N]",
      GWC_TEXT, AT(run.out), 0, 0},
-    {"force", NULL, NULL, "write over a run that is there", GWC_SWITCH, AT(run.force),
-     0, 0},
+    {"force", NULL, NULL, "overwrite a run that exists already", GWC_SWITCH,
+     AT(run.force), 0, 0},
     {"checkpoint-every", "STEPS|Nepochs", NULL,
-     "keep all that is needed to go on from there, so often,\nat the end and after "
-     "Ctrl-C",
+     "write a checkpoint at this interval, at the end and\n"
+     "after Ctrl-C",
      GWC_TEXT, AT(run.checkpoint_every), 0, 0},
-    {"keep", "N", "2", "how many checkpoints are kept", GWC_INT, AT(run.keep), 1, 1e6},
-    {"resume", NULL, NULL, "go on from the newest good checkpoint in --out", GWC_SWITCH,
-     AT(run.resume), 0, 0},
+    {"keep", "N", "2", "number of checkpoints to keep", GWC_INT, AT(run.keep), 1, 1e6},
+    {"resume", NULL, NULL, "resume from the newest good checkpoint in --out",
+     GWC_SWITCH, AT(run.resume), 0, 0},
     {"init", "FILE", NULL,
-     "begin with these weights (safetensors) in place of random ones", GWC_TEXT,
-     AT(run.init), 0, 0},
-    {"export", "FILE", NULL, "write the trained weights there, as safetensors",
+     "start from these weights (safetensors) instead of random\n"
+     "ones",
+     GWC_TEXT, AT(run.init), 0, 0},
+    {"export", "FILE", NULL, "write the trained weights to FILE as safetensors",
      GWC_TEXT, AT(run.export_to), 0, 0},
     {"record-gradient", "FILE", NULL,
-     "write worker 0's gradient of the last step there, as\nraw float32, for 'gradwire "
-     "simulate --gradients'",
+     "write worker 0's gradient of the last step to FILE as\n"
+     "raw float32, for 'gradwire simulate --gradients'",
      GWC_TEXT, AT(run.record_to), 0, 0},
-    {"log-every", "STEPS", NULL,
-     "a line in the log so often; about fifty per run if not given", GWC_COUNT,
-     AT(run.log_every), 1, 1e15},
-    {"eval-every", "EPOCHS", "1", "test so often; 0: at the end only", GWC_COUNT,
-     AT(run.eval_every), 0, 1e9},
+    {"log-every", "STEPS", NULL, "log every STEPS steps [about fifty times per run]",
+     GWC_COUNT, AT(run.log_every), 1, 1e15},
+    {"eval-every", "EPOCHS", "1", "evaluate every EPOCHS epochs; 0: only at the end",
+     GWC_COUNT, AT(run.eval_every), 0, 1e9},
     {"trace", "FILE", NULL,
-     "a timeline of the first steps of every worker, for\nPerfetto or Chrome "
-     "(docs/runs.md)",
+     "write a timeline of every worker's first steps to FILE,\n"
+     "for Perfetto or Chrome (docs/runs.md)",
      GWC_TEXT, AT(run.trace), 0, 0},
-    {"trace-steps", "N", "100", "how many steps it has", GWC_COUNT, AT(run.trace_steps),
-     1, 1e5},
+    {"trace-steps", "N", "100", "number of steps in the timeline", GWC_COUNT,
+     AT(run.trace_steps), 1, 1e5},
     {"json", NULL, NULL, "print the summary as JSON", GWC_SWITCH, AT(json), 0, 0},
-    {"quiet", NULL, NULL, "show no progress", GWC_SWITCH, AT(quiet), 0, 0},
+    {"quiet", NULL, NULL, "do not show progress", GWC_SWITCH, AT(quiet), 0, 0},
 };
 
 static void print_help(void)
@@ -149,9 +156,10 @@ static void print_help(void)
     puts(
         "Usage: gradwire train [FLAGS]\n"
         "\n"
-        "Trains a model on this machine with several workers that synchronise by\n"
-        "--sync, and says what it cost. Defaults are in brackets. Ctrl-C ends the run\n"
-        "after the current step and still writes the summary.\n"
+        "Trains a model on this machine with several workers, which synchronise with\n"
+        "the method that --sync names, and reports accuracy, time and traffic. Ctrl-C\n"
+        "ends the run after the current step and still writes the summary. Defaults\n"
+        "are in brackets.\n"
         "\n"
         "Under mpirun, mpiexec or srun every rank is a worker, on any number of\n"
         "machines; see docs/clusters.md.");
@@ -171,13 +179,13 @@ static void print_help(void)
 
 /* ---- Ctrl-C ------------------------------------------------------------- */
 
-/* The run that signals are for, and the process they are for: workers are forked
- * with the handler in place. */
+/* The run that a signal stops, and the process that handles it. Workers are forked with
+ * the handler installed, so they must ignore it. */
 static gwt_job *volatile running;
 static volatile sig_atomic_t asked;
 static pid_t parent;
 
-/* Once asks for the end, twice ends. */
+/* The first signal asks the run to stop; the second ends the process. */
 static void on_signal(int number)
 {
     (void)number;
@@ -285,10 +293,10 @@ static void show_start(const settings *set, const gwt_job *job)
     if (gwt_job_notes(job)[0] != '\0' && !set->quiet)
         fprintf(stderr, "note: %s\n", gwt_job_notes(job));
     if (resumed != NULL && !set->quiet)
-        fprintf(stderr, "going on from %s, step %" PRIu64 "\n", resumed, step);
+        fprintf(stderr, "resuming from %s at step %" PRIu64 "\n", resumed, step);
 }
 
-/* Rank 0 of several speaks for all. */
+/* Only rank 0 prints. */
 static int speaks(const settings *set)
 {
     return set->run.comm == NULL || gw_comm_rank(set->run.comm) == 0;
@@ -314,7 +322,7 @@ static int run_job(const settings *set, gwt_job *job)
     return gwt_job_summary(job)->stopped ? GWC_STOPPED : GWC_DONE;
 }
 
-/* What is not given means something else under mpirun. */
+/* A flag that was not given has another default under mpirun. */
 enum { NOT_GIVEN = -1 };
 
 static gw_status fit_to_machine(settings *set)
@@ -324,7 +332,8 @@ static gw_status fit_to_machine(settings *set)
     if (set->run.spawn == NOT_GIVEN)
         set->run.spawn = GW_SPAWN_PROCESSES;
     if (set->run.native)
-        return gw_fail(GW_ERR_ARG, "--collectives native are MPI's; start with mpirun");
+        return gw_fail(GW_ERR_ARG,
+                       "--collectives native needs MPI; start gradwire with mpirun");
     return GW_OK;
 }
 
@@ -335,15 +344,15 @@ static gw_status fit_to_ranks(settings *set, gw_comm *comm, const gwc_launch *la
     set->run.comm = comm;
     if (set->run.workers != NOT_GIVEN && set->run.workers != size)
         return gw_fail(GW_ERR_ARG,
-                       "--workers %d, but %s has started %d; leave --workers out, or "
-                       "start as many",
+                       "--workers is %d, but %s started %d processes; leave out "
+                       "--workers, or start as many processes as it says",
                        set->run.workers, launch->by, size);
     set->run.workers = size;
     if (set->run.spawn != NOT_GIVEN)
-        return gw_fail(GW_ERR_ARG,
-                       "--spawn does not go with %s, which has started the "
-                       "workers already",
-                       launch->by);
+        return gw_fail(
+            GW_ERR_ARG,
+            "--spawn cannot be used under %s, which has started the workers already",
+            launch->by);
     set->run.spawn = GW_SPAWN_PROCESSES;
     return GW_OK;
 }
@@ -363,8 +372,8 @@ static int train_here(settings *set)
     return code;
 }
 
-/* st is what this rank's flags are worth: a rank that cannot read its own joins the
- * others nevertheless, to tell them. */
+/* st is the result of reading this rank's flags. A rank whose flags are wrong still
+ * joins the others, to tell them. */
 static int train_as_rank(settings *set, gw_status st, const gwc_launch *launch)
 {
     gwt_job *job;
@@ -422,7 +431,7 @@ gw_status gwc_train_check(int argc, char **argv)
 
 const gwc_command gwc_command_train = {
     .name = "train",
-    .summary = "train a model with several workers and say what it cost",
+    .summary = "train a model with several workers and report the cost",
     .run = run_train,
     .by_ranks = 1,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * weights_command.c - "gradwire weights": takes weights out of checkpoints. */
+ * weights_command.c - "gradwire weights": exports the weights in checkpoints. */
 #include "commands.h"
 
 #include "run/weights.h"
@@ -13,10 +13,11 @@ static void print_help(void)
     puts(
         "Usage: gradwire weights export CHECKPOINT FILE.safetensors\n"
         "\n"
-        "Writes the weights of a checkpoint as safetensors: the average, where the\n"
-        "workers' models differ. CHECKPOINT may be a run directory: its newest good\n"
-        "one is taken. FILE is written over. 'gradwire train --init FILE' begins with\n"
-        "such weights.\n"
+        "Writes the weights in a checkpoint to a safetensors file. Where the workers'\n"
+        "models differ, it writes their average. If CHECKPOINT is a run directory, "
+        "its\n"
+        "newest good checkpoint is used. An existing FILE is overwritten. 'gradwire\n"
+        "train --init FILE' starts from such weights.\n"
         "\n"
         "Examples\n"
         "  gradwire weights export runs/first first.safetensors\n"
@@ -39,6 +40,6 @@ static int run_weights(int argc, char **argv)
 
 const gwc_command gwc_command_weights = {
     .name = "weights",
-    .summary = "take the weights out of a checkpoint",
+    .summary = "export the weights in a checkpoint",
     .run = run_weights,
 };
