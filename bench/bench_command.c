@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_command.c - "gradwire bench": how fast the parts are on this machine. */
+ * bench_command.c - "gradwire bench": measures how fast the parts are on this
+ * machine. */
 #include "bench.h"
 #include "commands.h"
 #include "flags.h"
@@ -15,20 +16,21 @@
 enum { ARGS_MAX = 64 };
 
 static const gwc_flag flags[] = {
-    {"n", "FLOATS", NULL, "how long the vectors are [25000000, with --quick 100000]",
+    {"n", "FLOATS", NULL, "length of vectors [25000000, with --quick 100000]",
      GWC_COUNT, AT(n), 1000, 4e9},
-    {"threads", "N", "1", "threads a kernel uses", GWC_INT, AT(threads), 1, 64},
-    {"filter", "TEXT", NULL, "only rows whose name contains it", GWC_TEXT, AT(filter),
-     0, 0},
-    {"model", "NAME", "fnn3", "for the benchmark model: which", GWC_TEXT, AT(model), 0,
-     0},
-    {"batch", "N", "64", "likewise: samples of a step", GWC_COUNT, AT(batch), 1, 1e6},
+    {"threads", "N", "1", "threads per kernel", GWC_INT, AT(threads), 1, 64},
+    {"filter", "TEXT", NULL, "measure only rows whose name contains TEXT", GWC_TEXT,
+     AT(filter), 0, 0},
+    {"model", "NAME", "fnn3", "the model for the benchmark 'model'", GWC_TEXT,
+     AT(model), 0, 0},
+    {"batch", "N", "64", "its samples per step", GWC_COUNT, AT(batch), 1, 1e6},
     {"sample", "CxHxW", "1x28x28",
-     "likewise: channels, height and width of a sample;\nfor text its tokens", GWC_TEXT,
-     AT(sample), 0, 0},
-    {"classes", "N", "10", "likewise: classes, or words of the vocabulary", GWC_COUNT,
-     AT(classes), 2, 1e7},
-    {"quick", NULL, NULL, "small and few: to see that it works, not to measure",
+     "channels, height and width of its samples; for text,\n"
+     "the number of tokens",
+     GWC_TEXT, AT(sample), 0, 0},
+    {"classes", "N", "10", "its number of classes, or of words in the vocabulary",
+     GWC_COUNT, AT(classes), 2, 1e7},
+    {"quick", NULL, NULL, "check that everything works, with few and small inputs",
      GWC_SWITCH, AT(quick), 0, 0},
     {"json", NULL, NULL, "print each row as a line of JSON", GWC_SWITCH, AT(json), 0,
      0},
@@ -41,16 +43,16 @@ static void print_help(void)
     puts(
         "Usage: gradwire bench [BENCHMARK]... [FLAGS]\n"
         "\n"
-        "Measures the parts of gradwire against what this machine allows. Every ratio\n"
-        "is of two pieces of code that ran in turns, the best of each; 'median' is of\n"
-        "the ratios of single rounds, and tells how quiet the machine was.\n"
-        "docs/measuring.md explains the rows. Exits with 0 also where targets are\n"
+        "Measures the parts of gradwire against what this machine allows. A ratio\n"
+        "compares the best times of two pieces of code that ran in turns. 'median' is\n"
+        "the median ratio of single rounds, and shows how quiet the machine was.\n"
+        "docs/measuring.md explains the rows. The exit code is 0 even if targets are\n"
         "missed.\n"
         "\n"
         "Benchmarks");
     for (size_t i = 0; (group = gwb_group_at(i)) != NULL; i++)
         printf("  %-26s%s%s\n", group->name, group->summary,
-               group->by_default ? "" : "; only when named");
+               group->by_default ? "" : "; runs only if named");
     puts("\nFlags");
     gwc_flags_help(flags, COUNT(flags), stdout);
     puts("\n"
@@ -69,7 +71,8 @@ static int run_bench(int argc, char **argv)
     gw_status st;
 
     if (argc > ARGS_MAX) {
-        (void)gw_fail(GW_ERR_ARG, "more than %d arguments", ARGS_MAX);
+        (void)gw_fail(GW_ERR_ARG, "too many arguments: at most %d are allowed",
+                      ARGS_MAX);
         return GWC_USAGE;
     }
     size_t count = gwc_flags_part(flags, COUNT(flags), argc, argv, names, rest, &left);
@@ -86,6 +89,6 @@ static int run_bench(int argc, char **argv)
 
 const gwc_command gwc_command_bench = {
     .name = "bench",
-    .summary = "measure kernels, messages, links and exchange on this machine",
+    .summary = "measure kernels, messages, links and exchanges on this machine",
     .run = run_bench,
 };

@@ -329,7 +329,7 @@ static gw_status run(gwb_sheet *sheet)
 
 const gwb_group gwb_group_kernels = {
     .name = "kernels",
-    .summary = "loops over n floats, by what memory allows",
+    .summary = "loops over n floats, against what memory allows",
     .by_default = 1,
     .run = run,
 };

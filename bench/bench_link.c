@@ -63,7 +63,7 @@ static gw_status run(gwb_sheet *sheet)
 
 const gwb_group gwb_group_link = {
     .name = "link",
-    .summary = "emulated links, by the time they should take",
+    .summary = "emulated links, against the time they should take",
     .by_default = 1,
     .run = run,
 };

@@ -28,7 +28,8 @@ static gw_status parse_sample(const char *text, gwt_shape *out)
 
     if (got < 1 || got > 3 || channels == 0 || height == 0 || width == 0)
         return gw_fail(GW_ERR_ARG,
-                       "--sample: '%s' is not CHANNELSxHEIGHTxWIDTH, as 3x32x32", text);
+                       "--sample: '%s' is not CHANNELSxHEIGHTxWIDTH, such as 3x32x32",
+                       text);
     *out = (gwt_shape){channels, height, width};
     return GW_OK;
 }
@@ -122,7 +123,7 @@ static gw_status run(gwb_sheet *sheet)
 
 const gwb_group gwb_group_model = {
     .name = "model",
-    .summary = "forward and backward of --model",
+    .summary = "forward and backward pass of --model",
     .by_default = 0,
     .run = run,
 };

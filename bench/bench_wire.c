@@ -174,7 +174,8 @@ static gw_status check(desk *d, const char *what)
 {
     if (d->status == GW_OK &&
         memcmp(d->back, d->positions, d->k * sizeof *d->back) != 0)
-        return gw_fail(GW_ERR_DATA, "%s does not read what was written", what);
+        return gw_fail(GW_ERR_DATA, "%s: the decoder did not return what was encoded",
+                       what);
     return d->status;
 }
 
@@ -320,7 +321,7 @@ static gw_status run(gwb_sheet *sheet)
 
 const gwb_group gwb_group_wire = {
     .name = "wire",
-    .summary = "length and speed of messages, by their entropy",
+    .summary = "length and speed of messages, against their entropy",
     .by_default = 1,
     .run = run,
 };

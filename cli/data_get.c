@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data_get.c - gets a data set so that it is there whole or not at all: everything
- * happens in a directory beside its place,
+ * data_get.c - gets a data set completely or not at all. All work happens in a
+ * directory next to its place:
  *
  *     BASE/.NAME-XXXXXX        what is fetched and unpacked; always removed
  *     BASE/.NAME-XXXXXX/NAME   the checked files, and nothing else
@@ -33,7 +33,7 @@ static gw_status path_of(char path[FILE_CAP], const char *directory, const char 
     snprintf(path, FILE_CAP, "%s/%s.gz", directory, name);
     if (access(path, F_OK) == 0)
         return GW_OK;
-    return gw_fail(GW_ERR_DATA, "%s lacks %s", directory, name);
+    return gw_fail(GW_ERR_DATA, "%s is missing from %s", name, directory);
 }
 
 static gw_status check_file(const gwc_set *set, const gwc_file *file,
@@ -52,10 +52,11 @@ static gw_status check_file(const gwc_set *set, const gwc_file *file,
     *right = strcmp(md5, file->md5) == 0;
     if (!*right && (!set->copies || len == 0))
         return gw_fail(GW_ERR_DATA,
-                       "%s is damaged: it has %zu bytes and md5 %s, not %llu and %s",
+                       "%s is damaged: it has %zu bytes and md5 %s instead of %llu "
+                       "bytes and md5 %s; delete it and get it again",
                        path, len, md5, (unsigned long long)file->len, file->md5);
     printf("  %-24s %9s  %s\n", file->name, gwc_bytes((double)len, text),
-           *right ? "right" : "readable, but not as published");
+           *right ? "ok" : "readable, but differs from the published file");
     fflush(stdout);
     return GW_OK;
 }
@@ -71,8 +72,8 @@ static gw_status check_all(const gwc_set *set, const char *directory)
             return gw_fail(GW_ERR_SYSTEM, "stopped");
     }
     if (!all)
-        printf("note: this is another version of %s than the published one; say so "
-               "beside results\n",
+        printf("note: this version of %s differs from the published one; mention this "
+               "when you report results\n",
                set->place->name);
     return GW_OK;
 }
@@ -107,12 +108,13 @@ static gw_status move(const char *from, const char *to)
         return GW_OK;
     if (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR)
         return gw_fail(GW_ERR_SYSTEM,
-                       "%s holds something else; move it away and try again", to);
+                       "%s exists but is not this data set; move it away and try again",
+                       to);
     return gw_fail(GW_ERR_SYSTEM, "cannot move %s to %s: %s", from, to,
                    strerror(errno));
 }
 
-/* Takes the files of the set, and no others, out of what was unpacked. */
+/* Moves the files of the data set, and no others, out of the unpacked archive. */
 static gw_status pick_files(const gwc_set *set, const char *from, const char *to)
 {
     char path[FILE_CAP], picked[FILE_CAP];
@@ -135,7 +137,7 @@ static gw_status fetch_into(const gwc_set *set, const char *work, const char *ba
     snprintf(picked, sizeof picked, "%s/%s", work, set->place->name);
     snprintf(place, sizeof place, "%s/%s", base, set->place->name);
     GWT_TRY(pick_files(set, from, picked));
-    printf("checking\n");
+    printf("checking the files\n");
     GWT_TRY(check_all(set, picked));
     GWT_TRY(move(picked, place));
     printf("%s is in %s\n", set->place->name, place);
@@ -163,17 +165,17 @@ static gw_status fetch(const gwc_set *set, const char *base)
 
 static void print_by_hand(const gwc_set *set, const char *base)
 {
-    printf("%s cannot be fetched for you.\n%s\nPut ", set->place->name, set->by_hand);
+    printf("gradwire cannot download %s.\n%s\nPut ", set->place->name, set->by_hand);
     if (set->fetch != NULL)
-        printf("it, as it is, into\n  %s\nor ", base);
+        printf("the archive, without unpacking it, into\n  %s\nor put ", base);
     printf("the files\n ");
     for (size_t i = 0; i < set->count; i++)
         printf(" %s", set->files[i].name);
-    printf("\ninto\n  %s/%s\nand say 'gradwire data get %s' again: it checks them.\n",
+    printf("\ninto\n  %s/%s\nand run 'gradwire data get %s' again to check them.\n",
            base, set->place->name, set->place->name);
 }
 
-/* Adds what can be done by hand to the message of a fetch that failed. */
+/* Appends what the user can do by hand to the message of a failed download. */
 static gw_status failed(const gwc_set *set, const char *base, gw_status st)
 {
     char message[512];
@@ -194,13 +196,15 @@ gw_status gwc_set_get(const gwc_set *set, const char *into)
     else
         gwt_data_base(base);
     if (base[0] == '\0' || strlen(base) > GWT_PATH_CAP / 2)
-        return gw_fail(GW_ERR_ARG, "no directory for data; name one with --into DIR");
+        return gw_fail(GW_ERR_ARG,
+                       "no directory for data sets; set one with --into DIR");
     if (gwt_data_search(set->place, into, "", path) == GW_OK)
         return check_found(set, path);
     st = fetch(set, base);
     if (st == GW_PENDING) {
         print_by_hand(set, base);
-        (void)gw_fail(GW_ERR_SYSTEM, "%s is not there yet", set->place->name);
+        (void)gw_fail(GW_ERR_SYSTEM, "%s is not installed yet; follow the steps above",
+                      set->place->name);
     }
     return st == GW_OK || st == GW_PENDING ? st : failed(set, base, st);
 }

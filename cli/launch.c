@@ -27,8 +27,8 @@ static int known(gwc_launch *l, const char *by, int rank, int size)
     return rank >= 0;
 }
 
-/* A batch script has a task number as well; only steps are started by srun. One task
- * alone is no job of several ranks: its workers may be processes of that machine. */
+/* A batch script has a task number too, but srun starts only steps. A single task is
+ * not a job of several ranks; its workers may be processes on that machine. */
 static int of_slurm(gwc_launch *l)
 {
     int size = number("SLURM_STEP_NUM_TASKS");
@@ -51,7 +51,7 @@ gwc_launch gwc_launch_look(void)
     if (number("PMI_SIZE") > 0 &&
         known(&l, "mpiexec", number("PMI_RANK"), number("PMI_SIZE")))
         return l;
-    /* In a step of one task PMIx may be there all the same. */
+    /* Even a step of one task may have PMIx. */
     if (number("SLURM_PROCID") < 0 && known(&l, "mpiexec", number("PMIX_RANK"), 0))
         return l;
     return (gwc_launch){.by = NULL};
@@ -71,10 +71,11 @@ gw_status gwc_launch_join(gw_comm **out, const gwc_launch *launch, double timeou
 {
     (void)timeout, (void)native;
     *out = NULL;
-    return gw_fail(GW_ERR_ABSENT,
-                   "%s has started this as one of several workers, but this build has "
-                   "no MPI; install libopenmpi-dev (or libmpich-dev) and build again",
-                   launch->by);
+    return gw_fail(
+        GW_ERR_ABSENT,
+        "%s started this process as one of several workers, but this build has no MPI; "
+        "install libopenmpi-dev (or libmpich-dev) and build again",
+        launch->by);
 }
 
 int gwc_launch_end(gw_comm *comm, int code, int agreed)

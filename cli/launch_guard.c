@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * launch_guard.c - a parent that says what became of a rank.
+ * launch_guard.c - a parent process that reports how a rank ended.
  *
- * When a rank is killed, MPICH's launcher kills all others at once and reports the
- * one it looked at first, by chance. So each rank there has a parent, which does
- * nothing but wait, and speaks before it ends and the launcher notices. */
+ * When a rank is killed, MPICH's launcher kills all others at once and reports
+ * whichever it happened to check first. So each rank has a parent there, which only
+ * waits, and prints what happened before it ends and the launcher notices. */
 #define _GNU_SOURCE
 #include "commands.h"
 #include "launch.h"
@@ -28,7 +28,7 @@ static void pass_on(int number)
         kill(child, number);
 }
 
-/* Signals of the terminal reach the rank through its parent alone, and once. */
+/* The rank gets signals of the terminal only from its parent, and only once. */
 static void become_rank(pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -44,7 +44,7 @@ static void report(const gwc_launch *l, int number)
     char host[256] = "?", text[400];
 
     gethostname(host, sizeof host - 1);
-    snprintf(text, sizeof text, "worker %d on host %s was ended by signal %d (%s)",
+    snprintf(text, sizeof text, "worker %d on host %s was killed by signal %d (%s)",
              l->rank, host, number, strsignal(number));
     gwc_print_error(text);
     fflush(NULL);
@@ -80,7 +80,7 @@ void gwc_launch_guard(const gwc_launch *launch)
     child = fork();
     if (child > 0)
         watch(launch);
-    /* Without a parent it can do its work as well. */
+    /* If fork() fails, the rank works without a parent. */
     if (child == 0)
         become_rank(parent);
 }

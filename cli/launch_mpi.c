@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * launch_mpi.c - joining the other ranks and parting from them, over MPI. */
+ * launch_mpi.c - joins and leaves the other ranks over MPI. */
 #define _GNU_SOURCE
 #include "commands.h"
 #include "gradwire_mpi.h"
@@ -17,14 +17,18 @@ static gw_status check_world(const gwc_launch *l)
     if (l->size == 0 || l->size == size)
         return GW_OK;
     if (size == 1)
-        return gw_fail(
-            GW_ERR_SYSTEM, "%s has started %d ranks, but MPI sees only this one: %s",
-            l->by, l->size,
-            l->by[0] == 's' ? "use srun --mpi=pmix or --mpi=pmi2 ('srun --mpi=list' "
-                              "shows them), or mpirun in the allocation"
-                            : "the launcher belongs to another MPI than this build");
-    return gw_fail(GW_ERR_SYSTEM, "%s has started %d ranks, but MPI sees %d", l->by,
-                   l->size, size);
+        return gw_fail(GW_ERR_SYSTEM,
+                       "%s started %d ranks, but MPI sees only this one; %s", l->by,
+                       l->size,
+                       l->by[0] == 's'
+                           ? "use srun --mpi=pmix or --mpi=pmi2 ('srun --mpi=list' "
+                             "shows what is available), or mpirun in the allocation"
+                           : "the launcher belongs to another MPI than this build; use "
+                             "the launcher of the MPI that gradwire was built with");
+    return gw_fail(GW_ERR_SYSTEM,
+                   "%s started %d ranks, but MPI sees %d; check that the launcher and "
+                   "this build use the same MPI",
+                   l->by, l->size, size);
 }
 
 gw_status gwc_launch_join(gw_comm **out, const gwc_launch *launch, double timeout,
@@ -36,7 +40,7 @@ gw_status gwc_launch_join(gw_comm **out, const gwc_launch *launch, double timeou
     gw_status st;
 
     *out = NULL;
-    /* Failures before this point are MPI's to report, and it ends the process. */
+    /* MPI reports earlier failures itself and ends the process. */
     MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
     st = check_world(launch);
     if (st == GW_OK)
@@ -46,8 +50,8 @@ gw_status gwc_launch_join(gw_comm **out, const gwc_launch *launch, double timeou
     return st;
 }
 
-/* Rank 0 speaks for all if it knows what happened, and then all end. The others give
- * it time to, later ones more, so that not all speak at once if it does not. */
+/* If rank 0 knows what happened, it prints that and ends the job. The others give it
+ * time to do so, and higher ranks wait longer, so that only one of them prints. */
 static void wait_for_rank_0(int rank)
 {
     double seconds = rank == 0 ? 0 : 3.0 + 0.2 * (rank < 10 ? rank : 10);

@@ -286,7 +286,7 @@ static int run_list(int argc, char **argv)
     if (gwc_flags_read(flags, COUNT(flags), "list", left, rest, &set, &help) != GW_OK)
         return GWC_USAGE;
     if (count > 1) {
-        (void)gw_fail(GW_ERR_ARG, "list takes one name, not both '%s' and '%s'",
+        (void)gw_fail(GW_ERR_ARG, "list takes one name at a time, not '%s' and '%s'",
                       names[0], names[1]);
         return GWC_USAGE;
     }

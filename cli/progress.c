@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * progress.c - the progress line on a terminal, plain lines elsewhere. It runs on
- * rank 0, which may be another process than the command's. */
+ * progress.c - redraws one line on a terminal and prints plain lines elsewhere. It runs
+ * on rank 0, which may be another process than the command. */
 #define _GNU_SOURCE
 #include "progress.h"
 #include "common.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Between two drawings of the line, and between two plain lines. */
+/* The shortest time between two redraws of the line, and between two plain lines. */
 #define REDRAW_SECONDS 0.1
 #define LINE_SECONDS   1.0
 

@@ -14,11 +14,12 @@ static gw_status append(char *list, size_t cap, const char *spec, size_t spec_le
                         (int)spec_len, spec);
 
     if (more < 0 || (size_t)more >= cap - len)
-        return gw_fail(GW_ERR_ARG, "--sync: a list of more than %zu characters", cap);
+        return gw_fail(GW_ERR_ARG, "--sync: the list is longer than %zu characters",
+                       cap);
     return GW_OK;
 }
 
-/* Methods that are silent before the end cost nothing in a step. */
+/* Leaves out methods that exchange nothing before the end: their steps cost nothing. */
 static gw_status append_all(char *list, size_t cap)
 {
     const char *example;

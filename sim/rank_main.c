@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rank_main.c - main() of a rank: settings, MPI, one trial per sync, a line each. */
+ * rank_main.c - main() of a rank: reads the settings, starts MPI, tries each method and
+ * prints a line for it. */
 #define _GNU_SOURCE
 #include "rank.h"
 
@@ -18,8 +19,8 @@ enum { SIMULATED = 1 };
 enum { SIMULATED = 0 };
 #endif
 
-/* Names and specs hold no character that JSON would want escaped: gw_spec_check()
- * knows them all. */
+/* Names and specs contain no character that JSON has to escape, since gw_spec_check()
+ * accepted them. */
 static void print_line(const gws_settings *set, const char *sync, int workers,
                        const gws_result *r)
 {
@@ -38,7 +39,8 @@ static void print_line(const gws_settings *set, const char *sync, int workers,
     fflush(stdout);
 }
 
-/* Every sync on a comm of its own, so that none inherits the other's memory. */
+/* Each method gets a comm of its own, so that it does not inherit memory from
+ * another. */
 static gw_status try_one(const gws_settings *set, const char *sync, gws_source *source)
 {
     gw_mpi_options opt = {.struct_size = sizeof opt,
@@ -67,7 +69,9 @@ static gw_status try_list(const gws_settings *set, const char *list, gws_source 
     while (*at != '\0') {
         size_t len = strcspn(at, " ");
         if (len >= sizeof sync)
-            return gw_fail(GW_ERR_ARG, "a sync of %zu characters", len);
+            return gw_fail(
+                GW_ERR_ARG,
+                "--sync: a method has %zu characters; at most 255 are allowed", len);
         snprintf(sync, sizeof sync, "%.*s", (int)len, at);
         GWI_TRY(gw_spec_check(sync, NULL, 0));
         GWI_TRY(try_one(set, sync, source));
@@ -93,7 +97,7 @@ static gw_status run(int argc, char **argv, int rank)
     return st;
 }
 
-/* Visible, for smpirun calls it in a shared object. */
+/* Exported, because smpirun calls it in a shared object. */
 GW_API int main(int argc, char **argv)
 {
     int provided, rank;

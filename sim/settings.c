@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * settings.c - the flags of the rank program. It has few and no friends to share them
- * with: the command, which has tables of flags, does not run under MPI's roof here. */
+ * settings.c - the flags of the rank program. It cannot share the command's table of
+ * flags, since the command is not linked into it. */
 #define _GNU_SOURCE
 #include "rank.h"
 
@@ -24,22 +24,24 @@ typedef struct flag {
 #define AT(field) offsetof(gws_settings, field)
 
 static const flag flags[] = {
-    {"sync", "SPECS", "methods, parted by spaces; may be repeated [dense]", SYNC,
+    {"sync", "SPECS", "methods, separated by spaces; may be repeated [dense]", SYNC,
      AT(syncs), 0, 0},
-    {"params", "N", "floats of the model [1000000]", COUNT, AT(params), 1, 4e9},
-    {"tensors", "N", "it is cut into so many tensors [1]", COUNT, AT(tensors), 1, 1e6},
-    {"steps", "N", "timed steps [10]", COUNT, AT(steps), 1, 1e6},
-    {"warmup", "N", "steps before them [2]", COUNT, AT(warmup), 0, 1e6},
-    {"compute", "S", "seconds of computing per step [0]", REAL, AT(compute), 0, 1e6},
-    {"gradients", "FILE", "float32 values of a run; made up without it", TEXT,
+    {"params", "N", "number of parameters of the model [1000000]", COUNT, AT(params), 1,
+     4e9},
+    {"tensors", "N", "number of tensors in the model [1]", COUNT, AT(tensors), 1, 1e6},
+    {"steps", "N", "number of measured steps [10]", COUNT, AT(steps), 1, 1e6},
+    {"warmup", "N", "number of steps before those [2]", COUNT, AT(warmup), 0, 1e6},
+    {"compute", "S", "seconds of computation per step [0]", REAL, AT(compute), 0, 1e6},
+    {"gradients", "FILE", "use this gradient (raw float32); without it, made up", TEXT,
      AT(gradients), 0, 0},
-    {"seed", "N", "of made-up gradients [1]", COUNT, AT(seed), 0, 1e15},
-    {"timeout", "S", "without progress [60]", REAL, AT(timeout), 0.001, 1e6},
-    {"native", NULL, "let MPI do all-reduces", SWITCH, AT(native), 0, 0},
+    {"seed", "N", "seed of made-up gradients [1]", COUNT, AT(seed), 0, 1e15},
+    {"timeout", "S", "give up after S seconds without progress [60]", REAL, AT(timeout),
+     0.001, 1e6},
+    {"native", NULL, "use MPI's own all-reduce", SWITCH, AT(native), 0, 0},
 #ifdef GRADWIRE_SMPI
-    {"rounds", "N", "to measure coding in; 0: it takes no time [3]", COUNT, AT(rounds),
-     0, 1000},
-    {"folded", NULL, "ranks share the memory of vectors", SWITCH, AT(folded), 0, 0},
+    {"rounds", "N", "times to measure coding; 0: coding takes no time [3]", COUNT,
+     AT(rounds), 0, 1000},
+    {"folded", NULL, "let ranks share the memory of vectors", SWITCH, AT(folded), 0, 0},
 #endif
 };
 
@@ -68,7 +70,8 @@ static gw_status store(const flag *f, const char *text, gws_settings *set)
 
     if (f->kind == SYNC) {
         if (set->sync_count == GWS_SYNCS_MAX)
-            return gw_fail(GW_ERR_ARG, "more than %d times --sync", GWS_SYNCS_MAX);
+            return gw_fail(GW_ERR_ARG, "--sync is given more than %d times",
+                           GWS_SYNCS_MAX);
         set->syncs[set->sync_count++] = text;
         return GW_OK;
     }
@@ -78,8 +81,9 @@ static gw_status store(const flag *f, const char *text, gws_settings *set)
     }
     if (end == text || *end != '\0' || !(x >= f->least && x <= f->most) ||
         (f->kind == COUNT && floor(x) != x))
-        return gw_fail(GW_ERR_ARG, "--%s: '%s' is not a %s from %g to %g", f->name,
-                       text, f->kind == COUNT ? "count" : "number", f->least, f->most);
+        return gw_fail(GW_ERR_ARG, "--%s: '%s' is not a %s between %g and %g", f->name,
+                       text, f->kind == COUNT ? "whole number" : "number", f->least,
+                       f->most);
     if (f->kind == COUNT)
         memcpy(at, &count, sizeof count);
     else
@@ -109,7 +113,7 @@ gw_status gws_settings_read(gws_settings *set, int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         const flag *f = find(argv[i]);
         if (f == NULL)
-            return gw_fail(GW_ERR_ARG, "unknown argument '%s'; --help lists them",
+            return gw_fail(GW_ERR_ARG, "unknown argument '%s'; --help lists the flags",
                            argv[i]);
         if (f->kind == SWITCH) {
             memcpy((char *)set + f->at, &on, sizeof on);
@@ -122,6 +126,6 @@ gw_status gws_settings_read(gws_settings *set, int argc, char **argv)
     if (set->sync_count == 0)
         set->syncs[set->sync_count++] = "dense";
     if (set->tensors > set->params)
-        return gw_fail(GW_ERR_ARG, "--tensors: more than there are floats");
+        return gw_fail(GW_ERR_ARG, "--tensors must not be larger than --params");
     return GW_OK;
 }

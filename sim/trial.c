@@ -152,8 +152,7 @@ static gw_status check_numbers(const trial *t)
         return GW_OK;
     if (gws_first_nonfinite(s->grad, s->n) < s->n ||
         gws_first_nonfinite(s->params, s->n) < s->n)
-        return gw_fail(GW_ERR_NUMBER, "'%s' has made NaN or infinity of its vectors",
-                       t->spec);
+        return gw_fail(GW_ERR_NUMBER, "'%s' produced NaN or infinity", t->spec);
     return GW_OK;
 }
 
@@ -261,7 +260,7 @@ static gw_status agree_on_costs(trial *t)
     gw_status st = GW_OK;
 
     if (all == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for %zu figures", p);
+        return gw_fail(GW_ERR_NOMEM, "no memory for %zu measurements", p);
     for (uint64_t s = 0; s < t->set->warmup + t->set->steps; s++)
         for (int which = 0; st == GW_OK && which < CALLS; which++) {
             gws_cost *c = &t->costs[s].call[which];

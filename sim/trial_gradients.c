@@ -68,8 +68,8 @@ static gw_status read_file(float *v, size_t n, const char *path)
     got = fread(v, sizeof *v, n, file);
     fclose(file);
     if (got != n)
-        return gw_fail(GW_ERR_DATA, "%s holds %zu floats, the model has %zu", path, got,
-                       n);
+        return gw_fail(GW_ERR_DATA, "%s has %zu floats, but the model has %zu", path,
+                       got, n);
     size_t bad = gws_first_nonfinite(v, n);
     if (bad < n)
         return gw_fail(GW_ERR_DATA, "%s: float %zu is NaN or infinity", path, bad);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * compare.h - the same job for several methods, links and numbers of workers.
+ * compare.h - runs the same job with several methods, links and numbers of workers.
  *
- *     gwc_cases_make()    what is to be run, where, with which arguments
- *     gwc_case_run()      one of them, as a process of its own
- *     gwc_table_print()   what came out, from the files of the runs alone
+ *     gwc_cases_make()    lists the runs, their directories and arguments
+ *     gwc_case_run()      runs one of them, as a process of its own
+ *     gwc_table_print()   shows the results, from the files of the runs alone
  */
 #ifndef GWC_COMPARE_H
 #define GWC_COMPARE_H
@@ -17,8 +17,8 @@ enum { GWC_CASES_MAX = 1000, GWC_CASE_ARGS_MAX = 160, GWC_PATH_CAP = 4096 };
 
 typedef enum gwc_case_state {
     GWC_CASE_WAITS,
-    GWC_CASE_THERE,  /* had been run before */
-    GWC_CASE_RUN,    /* ran now */
+    GWC_CASE_THERE,  /* finished before */
+    GWC_CASE_RUN,    /* finished now */
     GWC_CASE_FAILED, /* see why */
 } gwc_case_state;
 
@@ -35,7 +35,7 @@ typedef struct gwc_case {
     char why[GWC_NOTE_CAP]; /* it failed */
 } gwc_case;
 
-/* What the command was asked for. Lists are parted by spaces. */
+/* The arguments of the command. Lists are separated by spaces. */
 typedef struct gwc_compare {
     const char *sync, *link, *workers;
     const char *out;
@@ -49,22 +49,22 @@ typedef struct gwc_compare {
     char *text; /* the words of the cases */
 } gwc_compare;
 
-/* Fills in cases and checks every one's arguments. A method may carry settings of
- * its own: "gtopk:0.01@lr=0.4,momentum=0". GW_ERR_ARG, GW_ERR_SPEC, GW_ERR_NOMEM;
- * released with gwc_cases_free() in any case. */
+/* Fills in cases and checks the arguments of each. A method may have settings of its
+ * own: "gtopk:0.01@lr=0.4,momentum=0". GW_ERR_ARG, GW_ERR_SPEC, GW_ERR_NOMEM; released
+ * with gwc_cases_free() in any case. */
 gw_status gwc_cases_make(gwc_compare *c);
 void gwc_cases_free(gwc_compare *c);
 
-/* Whether the case has been run to its end in its directory. GW_ERR_ARG if it was,
- * but with other settings. */
+/* Whether the directory of the case holds a finished run. GW_ERR_ARG if it does, but
+ * with other settings. */
 gw_status gwc_case_there(gwc_case *one, int *there);
 
-/* Runs it, drawing `headline` and how it stands on a terminal. GW_OK also when the
- * run failed (state and why say so), GW_ERR_STOPPED after Ctrl-C. */
+/* Runs the case and, on a terminal, shows `headline` and its progress. GW_OK even if
+ * the run failed (see state and why), GW_ERR_STOPPED after Ctrl-C. */
 gw_status gwc_case_run(gwc_case *one, const char *headline);
 
-/* Reads the runs of the cases and prints the table, or one JSON object per line.
- * Returns how many cases have no result. */
+/* Reads the runs and prints the table, or one JSON object per line. Returns the number
+ * of cases without a result. */
 size_t gwc_table_print(const gwc_compare *c, FILE *to, int json);
 
 #endif

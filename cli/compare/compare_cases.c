@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * compare_cases.c - which runs a comparison consists of: every method on every link
- * with every number of workers. */
+ * compare_cases.c - lists the runs of a comparison: every method on every link with
+ * every number of workers. */
 #define _GNU_SOURCE
 #include "commands.h"
 #include "common.h"
@@ -13,22 +13,24 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* No spec is longer, nor what is made of it. */
+/* Longer than any spec, or text that is made from one. */
 enum { LIST_MAX = 100, WORD_CAP = 600 };
 
-/* Words of a list that is parted by spaces; text is changed. */
+/* Splits a list at spaces; changes text. */
 static gw_status split(const char *flag, char *text, char **word, size_t *count)
 {
     *count = 0;
     for (char *at = strtok(text, " \t\n"); at != NULL; at = strtok(NULL, " \t\n")) {
         if (*count == LIST_MAX)
-            return gw_fail(GW_ERR_ARG, "--%s names more than %d", flag, LIST_MAX);
+            return gw_fail(GW_ERR_ARG, "--%s: the list has more than %d entries", flag,
+                           LIST_MAX);
         word[(*count)++] = at;
     }
     return GW_OK;
 }
 
-/* Letters, digits and dots, single dashes for all else: a piece of a file name. */
+/* Writes text as a part of a file name: letters, digits, dots, and a dash for any other
+ * characters. */
 static size_t put_word(char *to, size_t cap, const char *text)
 {
     size_t n = 0;
@@ -55,26 +57,27 @@ static gw_status name_directory(const gwc_compare *c, gwc_case *one, const char 
     int len = snprintf(one->directory, sizeof one->directory, "%s/%s-%s-%sw%s", c->out,
                        sync, link, one->workers, seed);
     if (len < 0 || (size_t)len >= sizeof one->directory)
-        return gw_fail(GW_ERR_ARG, "--out: '%.100s...' is too long", c->out);
+        return gw_fail(GW_ERR_ARG, "--out: the path '%.100s...' is too long", c->out);
     return GW_OK;
 }
 
 static gw_status add_arg(gwc_case *one, char *arg)
 {
     if (one->args + 1 >= GWC_CASE_ARGS_MAX)
-        return gw_fail(GW_ERR_ARG, "more than %d flags", GWC_CASE_ARGS_MAX);
+        return gw_fail(GW_ERR_ARG, "too many flags: at most %d are allowed",
+                       GWC_CASE_ARGS_MAX);
     one->arg[one->args++] = arg;
     return GW_OK;
 }
 
 /* ---- the texts of arguments ---------------------------------------------------- */
 
-/* Texts are carved out of one block that is large enough for all of them. */
+/* All texts are stored in one block of memory. */
 typedef struct texts {
     char *at, *end;
 } texts;
 
-/* Keeps first and then second as one text. */
+/* Stores first and second as one text. */
 static gw_status put_text(texts *t, char **out, const char *first, const char *second)
 {
     size_t room = (size_t)(t->end - t->at);
@@ -95,14 +98,16 @@ static gw_status add_own_settings(gwc_case *one, texts *t, const char *list)
         char word[WORD_CAP];
         char *arg;
         if (len == 0 || len >= sizeof word)
-            return gw_fail(GW_ERR_ARG,
-                           "%s: settings after '@' are like lr=0.4,momentum=0",
-                           one->sync);
+            return gw_fail(
+                GW_ERR_ARG,
+                "%s: bad settings after '@'; expected something like lr=0.4,momentum=0",
+                one->sync);
         snprintf(word, sizeof word, "%.*s", (int)len, list);
         if (strchr(word, '=') == NULL)
-            return gw_fail(GW_ERR_ARG,
-                           "%s: '%s' after '@' is no setting; lr=0.4 is one", one->sync,
-                           word);
+            return gw_fail(
+                GW_ERR_ARG,
+                "%s: '%s' after '@' has no value; expected something like lr=0.4",
+                one->sync, word);
         GWT_TRY(put_text(t, &arg, "--", word));
         GWT_TRY(add_arg(one, arg));
         list += len + (list[len] == ',');
@@ -119,7 +124,7 @@ static gw_status add_args(const gwc_compare *c, gwc_case *one, texts *t,
     char sync[WORD_CAP];
 
     if (strlen(asked) >= sizeof sync)
-        return gw_fail(GW_ERR_ARG, "'%.40s...' is longer than any spec", asked);
+        return gw_fail(GW_ERR_ARG, "the spec '%.40s...' is too long", asked);
     one->settings = at != NULL ? at + 1 : "";
     for (int i = 0; i < c->rest_count; i++)
         GWT_TRY(add_arg(one, c->rest[i]));
@@ -169,17 +174,19 @@ static gw_status fill(gwc_compare *c, texts *t)
     GWT_TRY(split("link", text[1], link, &links));
     GWT_TRY(split("workers", text[2], workers, &counts));
     if (syncs * links * counts == 0)
-        return gw_fail(GW_ERR_ARG, "--sync, --link or --workers names nothing");
+        return gw_fail(GW_ERR_ARG, "--sync, --link or --workers is an empty list");
     size_t seeds = (size_t)c->seeds, all = syncs * links * counts * seeds;
     if (all > GWC_CASES_MAX)
-        return gw_fail(GW_ERR_ARG, "%zu runs are more than %d", all, GWC_CASES_MAX);
+        return gw_fail(GW_ERR_ARG,
+                       "the comparison has %zu runs; at most %d are allowed", all,
+                       GWC_CASES_MAX);
     /* Seeds change fastest, then methods, links and numbers of workers. */
     for (size_t i = 0; i < all; i++) {
         gwc_case *one = &c->cases[c->count++];
         const char *on = link[i / seeds / syncs % links];
         one->link = strcmp(on, "none") == 0 ? NULL : on;
         one->workers = workers[i / seeds / syncs / links];
-        /* The first run is the one without --seeds, which is there perhaps. */
+        /* The first run is the same as without --seeds, so it may exist already. */
         one->seed = i % seeds == 0 ? 0 : 1 + i % seeds;
         GWT_TRY(add_args(c, one, t, sync[i / seeds % syncs]));
     }

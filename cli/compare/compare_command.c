@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * compare_command.c - "gradwire compare": one job, several methods, a table and a
- * page. */
+ * compare_command.c - "gradwire compare": trains with several methods and shows a table
+ * and a page. */
 #define _GNU_SOURCE
 #include "commands.h"
 #include "common.h"
@@ -27,30 +27,32 @@ typedef struct settings {
 
 #define AT(field) offsetof(settings, field)
 
-/* All with the settings of 'gradwire train', which suit dense (docs/comparing.md). Only
- * a2sgd, which diverges with momentum, has its own. */
+/* All run with the defaults of 'gradwire train', which suit dense (docs/comparing.md).
+ * Only a2sgd has a setting of its own, since it diverges with momentum. */
 #define ALL_METHODS                                         \
     "dense gtopk:0.01 drop:0.99 qsgd:4 local:8 pqasgd:8,4 " \
     "a2sgd@momentum=0 none"
 
 static const gwc_flag flags[] = {
     {"sync", "SPECS", ALL_METHODS,
-     "methods, parted by spaces; '@' adds settings of\ntrain for one of them", GWC_TEXT,
-     AT(sync), 0, 0},
-    {"link", "LINKS", "none", "networks, parted by spaces: '1gbit,50us 100mbit none'",
+     "methods, separated by spaces; '@' adds settings of\n"
+     "train to one of them",
+     GWC_TEXT, AT(sync), 0, 0},
+    {"link", "LINKS", "none", "links, separated by spaces: '1gbit,50us 100mbit none'",
      GWC_TEXT, AT(link), 0, 0},
-    {"workers", "NUMBERS", "4", "how many train together: '4 8'", GWC_TEXT, AT(workers),
-     0, 0},
+    {"workers", "NUMBERS", "4", "numbers of workers, separated by spaces: '4 8'",
+     GWC_TEXT, AT(workers), 0, 0},
     {"seeds", "N", "1",
-     "so many runs of each method, and their mean; tells ties\nfrom differences "
-     "(docs/comparing.md)",
+     "run each method N times and show the mean; this tells\n"
+     "ties from differences (docs/comparing.md)",
      GWC_COUNT, AT(seeds), 1, 100},
     {"target", "ACCURACY", "0",
-     "also say when each reached it, in 0..1; the first\nis the best", GWC_REAL,
-     AT(target), 0, 1},
+     "show when each method reaches this accuracy (0 to 1);\n"
+     "the first to reach it is the best",
+     GWC_REAL, AT(target), 0, 1},
     {"out", "DIR", "runs/compare",
-     "directory for the runs and report.html; runs that\nhave ended there are not run "
-     "again",
+     "directory for the runs and report.html; runs that are\n"
+     "finished there are not repeated",
      GWC_TEXT, AT(out), 0, 0},
     {"json", NULL, NULL, "print each row as a line of JSON", GWC_SWITCH, AT(json), 0,
      0},
@@ -60,15 +62,11 @@ static void print_help(void)
 {
     puts("Usage: gradwire compare [FLAGS] [FLAGS OF TRAIN]\n"
          "\n"
-         "Trains the same job with several methods, on several networks and with "
-         "several\n"
-         "numbers of workers, one after another, and says which pays here: a table, "
-         "and\n"
-         "a page with all curves. All other flags are those of 'gradwire train' and "
-         "hold\n"
-         "for every run. A run that fails becomes a row that says why. After Ctrl-C "
-         "the\n"
-         "same command goes on where it was.\n"
+         "Trains the same model with several methods, links and numbers of workers,\n"
+         "one run after another, and shows which method pays here: as a table, and as\n"
+         "a page with all curves. All other flags are those of 'gradwire train' and\n"
+         "apply to every run. A run that fails becomes a row that says why. After\n"
+         "Ctrl-C, the same command continues with the runs that are missing.\n"
          "\n"
          "Flags");
     gwc_flags_help(flags, COUNT(flags), stdout);
@@ -96,7 +94,7 @@ static int is_switch(const char *arg)
     return strcmp(arg, "--json") == 0 || strcmp(arg, "--help") == 0;
 }
 
-/* Parts this command's flags from those for 'gradwire train'. */
+/* Separates this command's flags from those of 'gradwire train'. */
 static void part(int argc, char **argv, char **own, int *own_count, char **rest,
                  int *rest_count)
 {
@@ -140,8 +138,8 @@ static void headline(const gwc_compare *c, size_t i, double spent, size_t ran,
     if (ran > 0 && len > 0 && (size_t)len < cap) {
         double left = spent / (double)ran * (double)(c->count - i);
         snprintf(text + len, cap - (size_t)len,
-                 left < 90 ? ", about %.0f s left in all"
-                           : ", about %.0f min left in all",
+                 left < 90 ? ", about %.0f s left in total"
+                           : ", about %.0f min left in total",
                  left < 90 ? left : left / 60);
     }
 }
@@ -150,7 +148,7 @@ static void tell(const gwc_case *one, const char *line, double seconds)
 {
     fprintf(stderr, "%s: ", line);
     if (one->state == GWC_CASE_THERE)
-        fputs("has been run\n", stderr);
+        fputs("finished before\n", stderr);
     else if (one->state == GWC_CASE_FAILED)
         fprintf(stderr, "failed: %s\n", one->why);
     else
@@ -178,7 +176,7 @@ static gw_status run_all(gwc_compare *c)
     return GW_OK;
 }
 
-/* All settings are compared before the first run, so that nothing is found out after
+/* Checks all directories before the first run, so that an error does not come up after
  * hours. */
 static gw_status look_around(gwc_compare *c)
 {
@@ -191,8 +189,8 @@ static gw_status look_around(gwc_compare *c)
     return GW_OK;
 }
 
-/* The page of all runs there are. A build without pages goes on without one; a page
- * that cannot be written is a failure. */
+/* Writes the page of all finished runs. A build without pages continues without one,
+ * but a page that cannot be written is a failure. */
 static gw_status make_page(const gwc_compare *c)
 {
     gwc_run_list list = {0};
@@ -216,9 +214,9 @@ static gw_status make_page(const gwc_compare *c)
     }
     gwc_run_list_free(&list);
     if (st != GW_OK)
-        fprintf(stderr, "no page: %s\n", gw_error_message());
+        fprintf(stderr, "no report page: %s\n", gw_error_message());
     else if (written == GW_OK)
-        fprintf(stderr, "page: %s\n", path);
+        fprintf(stderr, "report page: %s\n", path);
     return written;
 }
 
@@ -229,7 +227,7 @@ static int show(const gwc_compare *c, gw_status st, int json)
     fflush(stdout);
     gw_status page = make_page(c);
     if (st == GW_ERR_STOPPED) {
-        fputs("stopped; the same command goes on with what is missing\n", stderr);
+        fputs("stopped; run the same command again to continue\n", stderr);
         return GWC_STOPPED;
     }
     if (missing == 0)
@@ -268,7 +266,8 @@ static int run_compare(int argc, char **argv)
     settings set = {0};
 
     if (argc > ARGS_MAX) {
-        (void)gw_fail(GW_ERR_ARG, "more than %d arguments", ARGS_MAX);
+        (void)gw_fail(GW_ERR_ARG, "too many arguments: at most %d are allowed",
+                      ARGS_MAX);
         return GWC_USAGE;
     }
     part(argc, argv, own, &own_count, rest, &rest_count);
@@ -280,7 +279,7 @@ static int run_compare(int argc, char **argv)
         return GWC_DONE;
     }
     if (set.seeds > 1 && names(rest, rest_count, "--seed")) {
-        (void)gw_fail(GW_ERR_ARG, "--seeds %d begins at seed 1: leave --seed out",
+        (void)gw_fail(GW_ERR_ARG, "--seeds %d starts at seed 1; leave out --seed",
                       (int)set.seeds);
         return GWC_USAGE;
     }
@@ -289,7 +288,7 @@ static int run_compare(int argc, char **argv)
 
 const gwc_command gwc_command_compare = {
     .name = "compare",
-    .summary = "the same job for several methods: which pays here?",
+    .summary = "train with several methods and show which one pays here",
     .run = run_compare,
     .not_by_ranks = 1,
 };

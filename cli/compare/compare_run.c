@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * compare_run.c - runs one case as a process of its own, so that whatever happens to
- * it, the others go on. Beside the run lies a file with the arguments it was made
- * with: a directory is only taken for a finished run of the same settings. */
+ * compare_run.c - runs one case as a process of its own, so that the others continue if
+ * it crashes. A file in its directory records the arguments, so that a finished run is
+ * only reused for the same settings. */
 #define _GNU_SOURCE
 #include "commands.h"
 #include "common.h"
@@ -88,7 +88,7 @@ static gw_status check_arguments(const gwc_case *one)
         return GW_OK;
     return gw_fail(
         GW_ERR_ARG,
-        "%s holds a run with other settings; name another --out, or remove it",
+        "%s has a run with other settings; choose another --out, or remove that run",
         one->directory);
 }
 
@@ -111,7 +111,7 @@ gw_status gwc_case_there(gwc_case *one, int *there)
 
 static volatile sig_atomic_t child, stopped;
 
-/* Asked once, the run ends after its step; asked again, at once. */
+/* The first signal ends the run after its current step, the second at once. */
 static void on_signal(int number)
 {
     (void)number;
@@ -129,8 +129,8 @@ static void catch_signals(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
-/* In the child: 'gradwire train' with the arguments of the case. A group of its own
- * makes one signal arrive once, from us; and it does not outlive us. */
+/* Runs 'gradwire train' with the arguments of the case, in the child. It has a process
+ * group of its own, so that it gets each signal once, from us, and it ends if we do. */
 static void become_train(const gwc_case *one, int error_pipe)
 {
     char self[] = "gradwire", command[] = "train", quiet[] = "--quiet";
@@ -154,7 +154,7 @@ static void become_train(const gwc_case *one, int error_pipe)
     _exit(GWC_FAILED);
 }
 
-/* What the child says on its standard error: the last line is kept. */
+/* The last line that the child printed on its standard error. */
 typedef struct complaint {
     char text[ERROR_CAP];
     size_t len;
@@ -189,7 +189,7 @@ static void draw(const gwc_case *one, const char *headline, double since)
     fflush(stderr);
 }
 
-/* Waits for the child, showing how the run stands. */
+/* Waits for the child and shows the progress of the run. */
 static int attend(const gwc_case *one, const char *headline, int pipe, complaint *c)
 {
     double since = gwt_now();
@@ -218,7 +218,7 @@ static void explain(gwc_case *one, int status, complaint *c)
     if (strncmp(why, "gradwire: ", 10) == 0)
         why += 10;
     if (WIFSIGNALED(status))
-        snprintf(one->why, sizeof one->why, "ended by signal %d", WTERMSIG(status));
+        snprintf(one->why, sizeof one->why, "killed by signal %d", WTERMSIG(status));
     else if (*why != '\0')
         snprintf(one->why, sizeof one->why, "%.*s", GWC_NOTE_CAP - 1, why);
     else

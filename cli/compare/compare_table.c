@@ -3,8 +3,8 @@
  * compare_table.c - the table of a comparison, made from what the runs wrote.
  *
  * Runs with the same link and number of workers are compared with each other.
- * Accuracies that differ by less than such figures scatter are a tie. The best is the
- * one that reached the target first; without a target, the one with the fastest step
+ * Accuracies that differ by no more than chance are a tie. The best method is the one
+ * that reached the target first; without a target, it is the one with the fastest step
  * among those that tie with the highest accuracy. */
 #define _GNU_SOURCE
 #include "common.h"
@@ -54,7 +54,7 @@ static size_t group_of(const row *rows, size_t i)
     return i;
 }
 
-/* Better is more: of perplexities, the lower. */
+/* Higher is better; a lower perplexity gives a higher quality. */
 static double quality(double accuracy, double perplexity)
 {
     return isnan(perplexity) ? accuracy : -0.1 * log(perplexity);
@@ -90,7 +90,7 @@ static void add_run(const gwc_compare *c, const gwc_run *run, row *r)
     note_use(run, r);
 }
 
-/* Reads the runs of row i; without one of them it has no result. */
+/* Reads the runs of row i. If one is missing, the row has no result. */
 static void read_row(const gwc_compare *c, size_t i, row *r)
 {
     const double none = (double)NAN;
@@ -185,7 +185,7 @@ static void mark_best(row *rows, size_t count, size_t group, int by_target)
         best->best = 1;
 }
 
-/* By group, then the fastest first; what has no result comes last. */
+/* Sorts by group, then fastest first; rows without a result come last. */
 static int compare_rows(const void *left, const void *right)
 {
     const row *a = left, *b = right;
@@ -292,7 +292,7 @@ static void print_ties(const row *r, FILE *to)
                 100.0 * expm1(10.0 * r->scatter));
 }
 
-/* What was trained where it is not what was asked for, each once. */
+/* Prints, once for each method, which spec it ran as if that was changed. */
 static void print_advised(const row *rows, size_t count, FILE *to)
 {
     int any = 0;

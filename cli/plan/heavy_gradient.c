@@ -35,7 +35,7 @@ static float heavy(uint64_t i)
 void gwc_heavy_gradient(float *g, size_t n)
 {
     for (size_t begin = 0; begin < n; begin += BLOCK) {
-        /* From 1/8 to 8 of the middle, evenly in the logarithm. */
+        /* The scale is between 1/8 and 8, and its logarithm is uniform. */
         uint64_t bits =
             gwt_random(SEED, GWT_STREAM_MADE_UP, SCALE, begin % GWC_HEAVY_PERIOD);
         float spread = (float)(int)(bits >> 40) * 0x1p-24f;

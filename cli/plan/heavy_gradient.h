@@ -6,9 +6,8 @@
 
 #include "common.h"
 
-/* Fills g with made-up values: heavy-tailed, and with a scale of its own for every
- * block of coordinates, as the layers of a network have it. The scales come again
- * after GWC_HEAVY_PERIOD floats. */
+/* Fills g with made-up, heavy-tailed values. Every block has a scale of its own, like
+ * the layers of a network. The scales repeat after GWC_HEAVY_PERIOD floats. */
 enum { GWC_HEAVY_PERIOD = 1 << 18 };
 void gwc_heavy_gradient(float *g, size_t n);
 

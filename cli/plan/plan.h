@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan.h - which method pays for a job: what is asked, what was found, and how it is
- * shown. */
+ * plan.h - a prediction of which method pays for a job: the question, the results, and
+ * how they are shown. */
 #ifndef GWC_PLAN_H
 #define GWC_PLAN_H
 
@@ -25,7 +25,7 @@ typedef struct gwc_plan {
     gwc_plan_job job;
     int compute_measured, here;
     gwc_link rate[GWC_LINKS_MAX];
-    char syncs[4096]; /* what rows are named by */
+    char syncs[4096]; /* the names of the rows */
     gwc_plan_row row[GWC_PLAN_ROWS_MAX];
     size_t rows;
 } gwc_plan;
@@ -33,7 +33,8 @@ typedef struct gwc_plan {
 /* The link asked for, then rates from slow to fast with the same delay. */
 gw_status gwc_plan_rates(gwc_plan *plan, const char *link);
 
-/* Speed-ups, from which rate on each pays, and which is the best. */
+/* Computes the speed-ups and the rate below which each method pays, and marks the
+ * best. */
 void gwc_plan_judge(gwc_plan *plan);
 
 /* The table with a sentence that says what to do, or one JSON object per row. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan_command.c - "gradwire plan": which method would pay, before anything is
+ * plan_command.c - "gradwire plan": predicts which method pays, before anything is
  * trained. */
 #define _GNU_SOURCE
 #include "child.h"
@@ -30,30 +30,32 @@ typedef struct settings {
 #define AT(field) offsetof(settings, field)
 
 static const gwc_flag flags[] = {
-    {"model", "NAME", NULL, "plan for this model; fnn3 if --params is not given",
+    {"model", "NAME", NULL, "plan for this model [fnn3, unless --params is given]",
      GWC_TEXT, AT(model), 0, 0},
-    {"data", "NAME", "fashion-mnist", "the data set it is measured with", GWC_TEXT,
-     AT(data), 0, 0},
-    {"data-dir", "DIR", NULL, "where the data set's files are", GWC_TEXT, AT(data_dir),
-     0, 0},
-    {"batch", "N", "32", "samples per step of each worker", GWC_COUNT, AT(batch), 1,
-     1e6},
-    {"params", "N", NULL, "in place of --model: so many parameters; needs --compute",
+    {"data", "NAME", "fashion-mnist", "the data set to measure the model with",
+     GWC_TEXT, AT(data), 0, 0},
+    {"data-dir", "DIR", NULL, "directory that has the data set's files", GWC_TEXT,
+     AT(data_dir), 0, 0},
+    {"batch", "N", "32", "samples per worker and step", GWC_COUNT, AT(batch), 1, 1e6},
+    {"params", "N", NULL,
+     "plan for a model with N parameters instead of --model;\n"
+     "needs --compute",
      GWC_COUNT, AT(params), 1, 1e12},
     {"compute", "MS", "0",
-     "milliseconds a step computes; 0: measured here,\nwhich takes a few seconds",
+     "milliseconds of computation per step; 0: measure it\n"
+     "here, which takes a few seconds",
      GWC_REAL, AT(compute), 0, 1e9},
-    {"workers", "N", "4", "how many train together", GWC_INT, AT(workers), 1,
+    {"workers", "N", "4", "number of workers", GWC_INT, AT(workers), 1,
      GWC_PLAN_WORKERS_MAX},
-    {"link", "RATE[,DELAY]", "1gbit,50us", "the network between them", GWC_TEXT,
+    {"link", "RATE[,DELAY]", "1gbit,50us", "the link between the workers", GWC_TEXT,
      AT(link), 0, 0},
     {"here", NULL, NULL,
-     "the workers share this machine's processors, as in\n'gradwire compare'; if not "
-     "given, each has its own host",
+     "all workers share this machine's processors, as in\n"
+     "'gradwire compare'; otherwise each has its own host",
      GWC_SWITCH, AT(here), 0, 0},
     {"sync", "SPECS", "all",
-     "methods, parted by spaces; dense is always tried;\nall: an example of each that "
-     "'gradwire list' shows",
+     "methods, separated by spaces; dense is always included;\n"
+     "all: an example of each method in 'gradwire list'",
      GWC_TEXT, AT(sync), 0, 0},
     {"json", NULL, NULL, "print each row as a line of JSON", GWC_SWITCH, AT(json), 0,
      0},
@@ -64,11 +66,11 @@ static void print_help(void)
     puts(
         "Usage: gradwire plan [FLAGS]\n"
         "\n"
-        "Predicts the time of a step for each method and says which pays on that\n"
-        "network, by how much, and below which rate - or that dense is best. "
-        "Computing\n"
-        "and coding are measured on this machine, messages are the real ones, and the\n"
-        "network is calculated. Defaults are in brackets.\n"
+        "Predicts the time of a step for each method, and shows which method pays on\n"
+        "that link, by how much and below which rate, or that dense is best. gradwire\n"
+        "measures computation and coding on this machine, sends the real messages, "
+        "and\n"
+        "calculates the time that they take on the link. Defaults are in brackets.\n"
         "\n"
         "Flags");
     gwc_flags_help(flags, COUNT(flags), stdout);
@@ -82,7 +84,7 @@ static void print_help(void)
 /* ---- how long computing takes ------------------------------------------------------
  */
 
-/* One run without exchange, of so many steps, in a directory of its own. */
+/* Runs that many steps without exchange, in a directory of its own. */
 static gw_status try_run(const settings *set, const char *folder, uint64_t steps,
                          gwc_plan *plan)
 {
@@ -98,8 +100,7 @@ static gw_status try_run(const settings *set, const char *folder, uint64_t steps
     snprintf(text[4], sizeof text[4], "--steps=%llu", (unsigned long long)steps);
     snprintf(text[5], sizeof text[5], "--sync=none");
     snprintf(text[6], sizeof text[6], "--eval-every=0");
-    /* Momentum of what never changes decays to numbers so
-     * small that processors are slow with them. */
+    /* With a constant model, momentum decays to denormal numbers, which are slow. */
     snprintf(text[7], sizeof text[7], "--momentum=0");
     snprintf(text[8], sizeof text[8], "--data-dir=%s",
              set->data_dir != NULL ? set->data_dir : "");
@@ -107,7 +108,7 @@ static gw_status try_run(const settings *set, const char *folder, uint64_t steps
         one.arg[one.args++] = text[i];
     snprintf(one.directory, sizeof one.directory, "%s/run-%llu", folder,
              (unsigned long long)steps);
-    GWT_TRY(gwc_case_run(&one, "measuring how long a step computes"));
+    GWT_TRY(gwc_case_run(&one, "measuring the computation of a step"));
     if (one.state == GWC_CASE_FAILED)
         return gw_fail(GW_ERR_ARG, "cannot measure %s on %s: %s", plan->model,
                        set->data, one.why);
@@ -120,7 +121,7 @@ static gw_status try_run(const settings *set, const char *folder, uint64_t steps
     return st;
 }
 
-/* A few steps tell how many fill two seconds. */
+/* Times a few steps to find out how many fill two seconds. */
 static gw_status measure_compute(const settings *set, gwc_plan *plan)
 {
     const uint64_t few = 8, most = 4000;
@@ -132,7 +133,7 @@ static gw_status measure_compute(const settings *set, gwc_plan *plan)
     snprintf(folder, sizeof folder, "%s/gradwire-plan-XXXXXX",
              base != NULL && base[0] != '\0' ? base : "/tmp");
     if (mkdtemp(folder) == NULL)
-        return gw_fail(GW_ERR_SYSTEM, "cannot make %s: %s", folder, strerror(errno));
+        return gw_fail(GW_ERR_SYSTEM, "cannot create %s: %s", folder, strerror(errno));
     st = try_run(set, folder, few, plan);
     if (st == GW_OK && plan->job.compute > 0.0 &&
         (double)few * plan->job.compute < seconds) {
@@ -153,7 +154,7 @@ static gw_status find_job(const settings *set, gwc_plan *plan)
     if (set->params != 0 && set->compute == 0.0)
         return gw_fail(
             GW_ERR_ARG,
-            "--params needs --compute: how many milliseconds a step computes");
+            "--params needs --compute, the milliseconds of computation per step");
     if (set->params != 0)
         return GW_OK;
     plan->model = set->model != NULL ? set->model : "fnn3";
@@ -174,7 +175,7 @@ static gw_status add_row(gwc_plan *plan, const char *sync)
         if (strcmp(plan->row[i].sync, sync) == 0)
             return GW_OK;
     if (plan->rows == GWC_PLAN_ROWS_MAX)
-        return gw_fail(GW_ERR_ARG, "--sync names more than %d methods",
+        return gw_fail(GW_ERR_ARG, "--sync: the list has more than %d methods",
                        GWC_PLAN_ROWS_MAX);
     GWT_TRY(gw_spec_check(sync, NULL, 0));
     plan->row[plan->rows++].sync = sync;
@@ -242,7 +243,7 @@ static int run_plan(int argc, char **argv)
 
 const gwc_command gwc_command_plan = {
     .name = "plan",
-    .summary = "which method pays on which network, predicted in seconds",
+    .summary = "predict which method pays on which link, within seconds",
     .run = run_plan,
     .not_by_ranks = 1,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan_table.c - judges what was found and shows it. */
+ * plan_table.c - picks the best method and prints the table. */
 #include "plan/plan.h"
 #include "common.h"
 #include "files/json.h"
@@ -16,8 +16,8 @@
 static const double sweep[] = {1.25e6, 2.5e6,  6.25e6, 1.25e7, 2.5e7,  6.25e7, 1.25e8,
                                2.5e8,  6.25e8, 1.25e9, 2.5e9,  6.25e9, 1.25e10};
 
-/* A gain smaller than this is not worth another method. Methods that let the models
- * of the workers drift apart cost accuracy, or steps to make up for it
+/* A method is recommended only if it gains at least this much. Methods that let the
+ * workers' models drift apart cost accuracy, or steps to make up for it
  * (docs/results.md), so they have to gain more. */
 static const double worth_equal = 1.05, worth_drifting = 1.5;
 
@@ -48,7 +48,7 @@ static const gwc_plan_row *dense_of(const gwc_plan *plan)
     return NULL;
 }
 
-/* Methods whose models never meet are no advice, however fast. */
+/* A method that never averages models is not recommended, however fast it is. */
 static int is_advice(const gwc_plan_row *row)
 {
     gw_spec_info info = {.struct_size = sizeof info};
@@ -136,9 +136,12 @@ static void print_heading(const gwc_plan *plan, FILE *to)
     fprintf(to, "%s%s%zu parameters, %d workers on %s, %s\n",
             plan->model != NULL ? plan->model : "", plan->model != NULL ? ", " : "",
             plan->job.params, plan->job.workers, plan->link,
-            plan->here ? "which share this machine's processors"
+            plan->here ? "sharing this machine's processors"
                        : "each on a host of its own");
-    fprintf(to, "computing %.3f ms per step (%s)\n\n", 1e3 * plan->job.compute,
+    fprintf(to,
+            "computation %.3f ms per step (%s)\n"
+            "\n",
+            1e3 * plan->job.compute,
             plan->compute_measured ? "measured here" : "as given");
     fprintf(to, "  %-22s %12s %10s %10s %10s %10s %10s %9s  %s\n", "sync", "step",
             "compute", "encode", "wire", "decode", "sent/step", "speed-up",
@@ -164,11 +167,11 @@ static void print_advice(const gwc_plan *plan, FILE *to)
     while (!best->best)
         best++;
     if (strcmp(best->sync, "dense") == 0) {
-        fprintf(
-            to,
-            "\ndense is best here: nothing gains %.0f %%, and nothing that lets models "
-            "drift apart gains %.0f %%. Do not compress.\n",
-            100.0 * (worth_equal - 1.0), 100.0 * (worth_drifting - 1.0));
+        fprintf(to,
+                "\n"
+                "dense is best here: no method is %.0f %% faster, and none that lets "
+                "models drift apart is %.0f %% faster. Do not compress.\n",
+                100.0 * (worth_equal - 1.0), 100.0 * (worth_drifting - 1.0));
         return;
     }
     fprintf(to, "\n%s pays here: %.3g times as fast as dense", best->sync,
@@ -178,7 +181,7 @@ static void print_advice(const gwc_plan *plan, FILE *to)
     else
         fprintf(to, "; it pays below about %s.\n", rate_text(best->pays_below, rate));
     fputs(
-        "That is time per step; what it does to accuracy, 'gradwire compare' tells.\n",
+        "This is the time per step; 'gradwire compare' shows the effect on accuracy.\n",
         to);
 }
 

@@ -14,15 +14,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Warm: residuals and guesses settle. Measured: whole periods of local:8 and the
- * like. */
+/* In the warm steps, residuals and guesses settle. The measured steps are whole periods
+ * of local:8 and similar methods. */
 enum { WARM_STEPS = 8, MEASURED_STEPS = 16 };
 
-/* All workers' vectors together are no longer than this, and a worker's not shorter
- * than that, or fixed costs would be multiplied. */
+/* All workers' vectors together have at most the first number of floats. A worker's
+ * vector has at least the second, or fixed costs would be multiplied. */
 static const size_t floats_most = (size_t)32 << 20, floats_least = 100000;
 
-/* Gradients of different steps and workers begin at different places. */
+/* The distance between the gradients of two steps or workers in made_up. */
 enum { SHIFT = 4096 };
 
 typedef struct trial {
@@ -128,11 +128,12 @@ static void *worker_main(void *arg)
     pthread_mutex_lock(&w->t->gate);
     int all_there = w->t->all_there;
     pthread_mutex_unlock(&w->t->gate);
-    /* A few of them would wait for the others for ever. */
+    /* If only some threads started, they would wait for the others for ever. */
     if (!all_there)
         return NULL;
     w->status = open_worker(w);
-    /* All or none come this far: what fails, fails on all alike. */
+    /* Either all workers get here or none, since a failure is the same on all of
+     * them. */
     if (w->status == GW_OK)
         w->status = work(w);
     if (w->status != GW_OK)
@@ -146,8 +147,8 @@ static void *worker_main(void *arg)
 /* ---- all workers ------------------------------------------------------------------
  */
 
-/* Starts as many threads as there can be, and returns how many these are. They do
- * their work only if they are all. */
+/* Starts as many threads as possible and returns their number. They work only if all of
+ * them could be started. */
 static int start_workers(trial *t, worker *w, pthread_t *thread)
 {
     int started = 0;
@@ -179,8 +180,9 @@ static gw_status run_workers(trial *t)
             st = gw_fail(w[r].status, "%s: %s", t->spec, w[r].why);
     }
     if (started < count)
-        st = gw_fail(GW_ERR_SYSTEM, "cannot start more than %d of %d threads", started,
-                     count);
+        st = gw_fail(GW_ERR_SYSTEM,
+                     "only %d of %d threads could be started; use fewer --workers",
+                     started, count);
     gwt_free(w);
     return st;
 }
@@ -233,10 +235,10 @@ gw_status gwc_plan_try(gwc_plan_result *out, const gwc_plan_job *job, const char
 
     GWT_TRY(gw_spec_check(spec, NULL, 0));
     if (job->workers < 1 || job->workers > GWC_PLAN_WORKERS_MAX)
-        return gw_fail(GW_ERR_ARG,
-                       "plans are for 1 to %d workers; 'gradwire simulate' "
-                       "takes more",
-                       GWC_PLAN_WORKERS_MAX);
+        return gw_fail(
+            GW_ERR_ARG,
+            "plan supports 1 to %d workers; use 'gradwire simulate' for more",
+            GWC_PLAN_WORKERS_MAX);
     st = prepare(&t, &made_up);
     if (st == GW_OK) {
         pthread_barrier_init(&t.meet, NULL, (unsigned)job->workers);

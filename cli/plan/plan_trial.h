@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan_trial.h - what a step with a method would take on several links: the real
- * method runs on made-up gradients over a network in virtual time. */
+ * plan_trial.h - predicts the time of a step on several links: the real method runs on
+ * made-up gradients over a network in virtual time. */
 #ifndef GWC_PLAN_TRIAL_H
 #define GWC_PLAN_TRIAL_H
 
@@ -25,11 +25,11 @@ typedef struct gwc_plan_result {
     double encode, decode;      /* processor time */
     double bytes;               /* sent by worker 0 */
     int keeps_equal;            /* whether the workers' models stay the same */
-    int exchanges_nothing;      /* the method never talks */
+    int exchanges_nothing;      /* the method sends nothing */
 } gwc_plan_result;
 
-/* Tries a method. Vectors longer than memory and a few seconds allow are cut, and
- * times and bytes taken as often as they were cut. GW_ERR_ARG, GW_ERR_SPEC,
+/* Tries a method. Vectors that would need too much memory or time are shortened, and
+ * times and bytes are multiplied by the same factor. GW_ERR_ARG, GW_ERR_SPEC,
  * GW_ERR_NOMEM, GW_ERR_SYSTEM. */
 gw_status gwc_plan_try(gwc_plan_result *out, const gwc_plan_job *job, const char *spec);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * virtual_net.c - messages between threads, with clocks. */
+ * virtual_net.c - passes messages between threads and keeps virtual clocks. */
 #define _GNU_SOURCE
 #include "plan/virtual_net.h"
 
@@ -20,17 +20,17 @@ typedef struct letter {
     unsigned char bytes[];
 } letter;
 
-/* Letters of one worker to another, first come first. The receiver numbers what it
- * posts: while an earlier receive is open, a later one takes nothing, also if a letter
- * comes in between the tests of the two. */
+/* Messages from one worker to another, in order. The receiver numbers its receives:
+ * while an earlier one is open, a later one takes nothing, even if a message arrives
+ * between the tests of the two. */
 typedef struct queue {
     letter *first, **end;
     uint64_t posted, taken;
 } queue;
 
-/* When an interface was taking something in: at most so many stretches of time, in
- * their order and apart from each other. Letters are seen in whatever order threads
- * run, not in that of virtual time, so each is fitted in where there was room. */
+/* When an interface was busy receiving: at most this many intervals, sorted and
+ * disjoint. Messages are seen in the order in which threads run, not in that of virtual
+ * time, so each is fitted in where the interface was free. */
 enum { STRETCHES = 64 };
 
 typedef struct ingress {
@@ -69,7 +69,7 @@ static double cpu_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Counts what the thread computed since the network last let it go. */
+/* Adds the processor time since the thread last left the network. */
 static void charge(end *e)
 {
     if (!e->counting)
@@ -139,8 +139,8 @@ static void stamp(end *e, letter *l)
     }
 }
 
-/* When an interface that is free from `from` on, but for what it has taken in
- * already, would be through with something that takes so long. */
+/* When an interface that starts at `from` has been free for that many seconds, given
+ * the intervals in which it is busy already. */
 static double through(const ingress *in, double from, double seconds)
 {
     for (size_t i = 0; i < in->count; i++) {
@@ -155,8 +155,8 @@ static double through(const ingress *in, double from, double seconds)
     return from + seconds;
 }
 
-/* Marks [begin, end) as busy. What lies in between becomes one stretch; of too many,
- * the two oldest do. */
+/* Marks [begin, end) as busy and merges the intervals that it touches. If there are too
+ * many, merges the two oldest. */
 static void occupy(ingress *in, double begin, double end)
 {
     size_t kept = 0, at;
@@ -273,9 +273,10 @@ static gw_status net_test(void *ctx, gw_request *req, size_t *len)
         memcpy(req->pointer[1], l->bytes, l->len);
         *len = l->len;
     }
-    gw_status st = l == NULL                ? GW_PENDING
-                   : l->len <= req->word[0] ? GW_OK
-                                            : gw_fail(GW_ERR_DATA, "a long message");
+    gw_status st = l == NULL ? GW_PENDING
+                   : l->len <= req->word[0]
+                       ? GW_OK
+                       : gw_fail(GW_ERR_DATA, "a message is longer than its buffer");
     gwt_free(l);
     let_go(e);
     return st;

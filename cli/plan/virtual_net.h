@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * virtual_net.h - a network in virtual time: real workers exchange real messages in
- * memory, and every worker keeps clocks that say when it would have been where on
- * links of given rates. One run answers for all of them.
+ * virtual_net.h - a network in virtual time. Real workers exchange real messages in
+ * memory, and every worker keeps one clock per link, which shows the time that would
+ * have passed on a link of that rate. One run gives the results for all links.
  *
  *     a worker's clock   moves by the processor time it spends between messages
  *     its interface      sends one message after another, as transport/link.c does
@@ -21,10 +21,10 @@ typedef struct gwc_link {
 
 typedef struct gwc_net_settings {
     int workers;
-    const gwc_link *link; /* which links to keep clocks for */
+    const gwc_link *link; /* the links to keep clocks for */
     size_t links;
-    double cpu_factor;  /* a second of processor time counts so many */
-    double byte_factor; /* a byte counts so many: stands for longer vectors */
+    double cpu_factor;  /* multiplies processor time */
+    double byte_factor; /* multiplies bytes, to stand for longer vectors */
 } gwc_net_settings;
 
 typedef struct gwc_virtual_net gwc_virtual_net;
@@ -43,15 +43,15 @@ typedef struct gwc_clocks {
     double cpu;               /* of these, processor time spent in exchanges */
 } gwc_clocks;
 
-/* Sets all clocks of all workers to 0; no worker is in an exchange. */
+/* Sets all clocks of all workers to 0. No worker may be in an exchange. */
 void gwc_virtual_net_start(gwc_virtual_net *net);
 
-/* From here on the thread's processor time counts as this worker's, until it stops
- * counting: what lies between is an exchange. */
+/* Between these calls is an exchange: the thread's processor time counts as the
+ * worker's. */
 void gwc_virtual_net_enter(gwc_virtual_net *net, int rank);
 void gwc_virtual_net_leave(gwc_virtual_net *net, int rank);
 
-/* Lets a worker compute for so long. */
+/* Advances a worker's clocks by the time of a computation. */
 void gwc_virtual_net_spend(gwc_virtual_net *net, int rank, double seconds);
 
 gwc_clocks gwc_virtual_net_clocks(const gwc_virtual_net *net, int rank);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report_command.c - "gradwire report": a page from run directories. */
+ * report_command.c - "gradwire report": makes a page from run directories. */
 #define _GNU_SOURCE
 #include "commands.h"
 #include "common.h"
@@ -24,9 +24,9 @@ typedef struct settings {
 #define AT(field) offsetof(settings, field)
 
 static const gwc_flag flags[] = {
-    {"out", "FILE", "report.html", "the page; -o for short", GWC_TEXT, AT(out), 0, 0},
-    {"title", "TEXT", "gradwire runs", "what stands at its head", GWC_TEXT, AT(title),
-     0, 0},
+    {"out", "FILE", "report.html", "file to write; -o is short for --out", GWC_TEXT,
+     AT(out), 0, 0},
+    {"title", "TEXT", "gradwire runs", "title of the page", GWC_TEXT, AT(title), 0, 0},
 };
 
 static void print_help(void)
@@ -34,12 +34,13 @@ static void print_help(void)
     puts(
         "Usage: gradwire report RUN... [-o FILE] [FLAGS]\n"
         "\n"
-        "Makes one HTML page of run directories: loss and accuracy against steps, "
-        "time\n"
-        "and bytes, where the time went, what was sent, and all settings. It needs no\n"
-        "network and no other file. A directory of run directories, as 'gradwire\n"
-        "compare' leaves it, stands for all of them. What cannot be read is left out\n"
-        "and said so on the page. Defaults are in brackets.\n"
+        "Makes one HTML page from run directories: it shows loss and accuracy against\n"
+        "steps, time and bytes, where the time went, what was sent, and all settings.\n"
+        "The page needs no network and no other file. RUN may also be a directory "
+        "that\n"
+        "contains run directories, such as one from 'gradwire compare'. The page "
+        "lists\n"
+        "what could not be read. Defaults are in brackets.\n"
         "\n"
         "Flags");
     gwc_flags_help(flags, COUNT(flags), stdout);
@@ -64,7 +65,8 @@ static gw_status make_page(const settings *set, char **names, size_t count)
     gw_status st;
 
     if (count == 0)
-        return gw_fail(GW_ERR_ARG, "which runs? gradwire report RUN... -o page.html");
+        return gw_fail(GW_ERR_ARG,
+                       "no run given; usage: gradwire report RUN... -o FILE");
     GWT_TRY(gwc_page_there());
     st = gwc_run_list_read(&list, names, count);
     if (st == GW_OK) {
@@ -90,7 +92,8 @@ static int run_report(int argc, char **argv)
     gw_status st;
 
     if (argc > ARGS_MAX) {
-        (void)gw_fail(GW_ERR_ARG, "more than %d arguments", ARGS_MAX);
+        (void)gw_fail(GW_ERR_ARG, "too many arguments: at most %d are allowed",
+                      ARGS_MAX);
         return GWC_USAGE;
     }
     for (int i = 0; i < argc; i++)
@@ -110,6 +113,6 @@ static int run_report(int argc, char **argv)
 
 const gwc_command gwc_command_report = {
     .name = "report",
-    .summary = "make a page of runs: curves, time, bytes, settings",
+    .summary = "make an HTML page of runs: curves, time, bytes, settings",
     .run = run_report,
 };

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report_page.c - writes the page: the bundled HTML, with the runs as JSON in the
- * place of a mark. Nothing in that JSON can end the element it stands in: '<' is
- * written as an escape. */
+ * report_page.c - writes the page: the bundled HTML, with the runs as JSON instead of a
+ * marker. The JSON escapes '<', so that nothing in it can end its HTML element. */
 #define _GNU_SOURCE
 #include "report/report_page.h"
 #include "common.h"
@@ -16,7 +15,7 @@
 
 static const char mark[] = "<!--RUNS-->";
 
-/* So many records of a run are drawn: more than a plot has pixels. */
+/* The number of records drawn per run, which is more than a plot has pixels. */
 enum { POINTS_MOST = 4000 };
 
 gw_status gwc_page_there(void)

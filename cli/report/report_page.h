@@ -6,12 +6,12 @@
 
 #include "report/runs.h"
 
-/* What stands on a page besides the runs. */
+/* The contents of a page. */
 typedef struct gwc_page {
     const char *title;
     const gwc_run *runs;
     size_t count;
-    const char *const *notes; /* what was left out; each run's own note is added */
+    const char *const *notes; /* what could not be read; the notes of runs are added */
     size_t notes_count;
 } gwc_page;
 

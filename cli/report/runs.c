@@ -14,7 +14,7 @@
 
 enum { PATH_CAP = 4352 };
 
-/* A file of more than this is no log of a run. */
+/* A larger file is not a log of a run. */
 static const off_t file_most = (off_t)1 << 30;
 
 const char *const gwc_series_key[GWC_SERIES] = {
@@ -47,9 +47,9 @@ static gw_status read_stream(FILE *file, const char *path, char **out, size_t *l
     struct stat st;
 
     if (fstat(fileno(file), &st) != 0 || !S_ISREG(st.st_mode))
-        return gw_fail(GW_ERR_DATA, "%s is no file", path);
+        return gw_fail(GW_ERR_DATA, "%s is not a regular file", path);
     if (st.st_size > file_most)
-        return gw_fail(GW_ERR_DATA, "%s is too long to be a run's", path);
+        return gw_fail(GW_ERR_DATA, "%s is too large to be a file of a run", path);
     *out = gwt_calloc((size_t)st.st_size + 1, 1, "a run's files");
     if (*out == NULL)
         return GW_ERR_NOMEM;
@@ -81,7 +81,7 @@ static gw_status read_file(const char *directory, const char *name, char **out,
     return st;
 }
 
-/* Adds to what is wrong with the run; what does not fit is cut. */
+/* Appends to the run's note, and truncates it if it is too long. */
 static void note(gwc_run *run, const char *file, const char *what)
 {
     size_t len = strlen(run->note);
@@ -97,7 +97,8 @@ static gw_status keep_setting(void *arg, const char *key, const gwc_json_value *
     gwc_run *run = arg;
 
     if (run->settings == GWC_SETTINGS_MAX)
-        return gw_fail(GW_ERR_DATA, "more than %d keys", GWC_SETTINGS_MAX);
+        return gw_fail(GW_ERR_DATA, "the object has more than %d keys",
+                       GWC_SETTINGS_MAX);
     gwc_setting *s = &run->setting[run->settings++];
     s->kind = value->kind;
     s->number = value->kind == GWC_JSON_NUMBER || value->kind == GWC_JSON_BOOL
@@ -123,7 +124,7 @@ static gw_status read_summary(gwc_run *run)
     gw_status st = read_file(run->directory, "summary.json", &text, &len);
 
     if (st == GW_OK && text == NULL)
-        note(run, "summary.json", "not there; the run failed or has not ended");
+        note(run, "summary.json", "missing; the run failed or has not finished");
     if (st == GW_OK && text != NULL)
         st = gwc_json_object(text, len, keep_setting, run);
     gwt_free(text);
@@ -177,7 +178,7 @@ static void forget_record(gwc_run *run)
         run->point[s][run->points] = (double)NAN;
 }
 
-/* Reads all lines; returns how many were no records. */
+/* Reads all lines and returns the number of those that are not records. */
 static size_t read_lines(gwc_run *run, const char *text, size_t len)
 {
     const char *end = text + len;
@@ -206,14 +207,14 @@ static gw_status read_metrics(gwc_run *run)
     gw_status st = read_file(run->directory, "metrics.jsonl", &text, &len);
 
     if (st == GW_OK && text == NULL)
-        note(run, "metrics.jsonl", "not there");
+        note(run, "metrics.jsonl", "missing");
     for (size_t i = 0; i < len; i++)
         lines += text[i] == '\n';
     if (st == GW_OK)
         st = make_room(run, lines + 1);
     if (st == GW_OK && text != NULL && (bad = read_lines(run, text, len)) > 0) {
-        snprintf(what, sizeof what, "%zu line%s that %s no record left out", bad,
-                 bad == 1 ? "" : "s", bad == 1 ? "is" : "are");
+        snprintf(what, sizeof what, "left out %zu line%s that %s", bad,
+                 bad == 1 ? "" : "s", bad == 1 ? "is not a record" : "are not records");
         note(run, "metrics.jsonl", what);
     }
     gwt_free(text);
@@ -235,7 +236,8 @@ gw_status gwc_run_read(gwc_run *run, const char *directory)
     GWT_TRY(read_summary(run));
     GWT_TRY(read_metrics(run));
     if (run->settings == 0 && run->points == 0)
-        return gw_fail(GW_ERR_DATA, "%s holds no run: %s", directory, run->note);
+        return gw_fail(GW_ERR_DATA, "%s is not a run directory: %s", directory,
+                       run->note);
     return GW_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * runs.h - run directories, read back. Tables and pages are made from what was
- * written there and from nothing else, so every figure can be traced. */
+ * runs.h - reads run directories. Tables and pages are made only from these files, so
+ * every figure can be traced. */
 #ifndef GWC_RUNS_H
 #define GWC_RUNS_H
 
@@ -45,9 +45,9 @@ typedef struct gwc_run {
     int finished;              /* has a summary, and was not stopped */
 } gwc_run;
 
-/* Reads the run in a directory. What is damaged is left out and said in run->note;
- * only a directory without anything to show is a failure (GW_ERR_DATA,
- * GW_ERR_SYSTEM). Released with gwc_run_free(), also after a failure. */
+/* Reads the run in a directory. Damaged parts are left out, and run->note says which.
+ * It fails only if nothing can be read (GW_ERR_DATA, GW_ERR_SYSTEM). Call
+ * gwc_run_free() even after a failure. */
 gw_status gwc_run_read(gwc_run *run, const char *directory);
 void gwc_run_free(gwc_run *run);
 
@@ -70,8 +70,8 @@ double gwc_run_later_seconds(const gwc_run *run);
 /* Seconds until the test accuracy first reached target, NaN if it never did. */
 double gwc_run_time_to(const gwc_run *run, double target);
 
-/* Names the runs by their method, and by link, number of workers, rate, momentum, seed
- * and at last directory, as far as that is needed to tell them apart. */
+/* Names the runs by method. If that does not tell them apart, adds link, number of
+ * workers, model, rate, momentum, seed and finally directory, as far as needed. */
 void gwc_runs_name(gwc_run *runs, size_t count);
 
 #endif

@@ -28,7 +28,7 @@ static gw_status add_note(gwc_run_list *list, const char *text)
     char *copy;
 
     if (list->notes == list->notes_cap)
-        return GW_OK; /* a thousand of them have been said */
+        return GW_OK; /* a thousand notes are enough */
     copy = gwt_calloc(NOTE_LEN, 1, "a note");
     if (copy == NULL)
         return GW_ERR_NOMEM;
@@ -42,7 +42,7 @@ static gw_status add_run(gwc_run_list *list, const char *directory)
     gw_status st;
 
     if (list->count == list->cap)
-        return gw_fail(GW_ERR_ARG, "more than %d runs", RUNS_MAX);
+        return gw_fail(GW_ERR_ARG, "too many runs: at most %d can be shown", RUNS_MAX);
     st = gwc_run_read(&list->run[list->count], directory);
     if (st == GW_OK) {
         list->count++;
@@ -107,13 +107,13 @@ static const char *model_of(const gwc_run *run)
     return model != NULL ? model : "";
 }
 
-/* Accuracies of different models are not to be compared. */
+/* Adds a note if models differ, since their accuracies cannot be compared. */
 static gw_status note_models(gwc_run_list *list)
 {
     for (size_t i = 1; i < list->count; i++)
         if (strcmp(model_of(&list->run[i]), model_of(&list->run[0])) != 0)
-            return add_note(list, "the runs are of different models; their losses and "
-                                  "times are not of the same thing");
+            return add_note(list, "the runs train different models; their losses and "
+                                  "times cannot be compared");
     return GW_OK;
 }
 
@@ -124,7 +124,7 @@ gw_status gwc_run_list_read(gwc_run_list *list, char *const *names, size_t count
         GWT_TRY(add_name(list, names[i]));
     if (list->count == 0)
         return gw_fail(GW_ERR_DATA, "%s",
-                       list->notes > 0 ? list->note[0] : "there are no runs");
+                       list->notes > 0 ? list->note[0] : "no runs found");
     gwc_runs_name(list->run, list->count);
     return note_models(list);
 }

@@ -13,9 +13,9 @@ typedef struct gwc_run_list {
     size_t notes, notes_cap;
 } gwc_run_list;
 
-/* Reads runs from directories, or from the directories in them, in alphabetical
- * order, and names them. What holds no run becomes a note. If nothing at all can be
- * read, GW_ERR_DATA says why; released with gwc_run_list_free() in any case. */
+/* Reads runs from directories, or from the directories in them in alphabetical order,
+ * and names them. A directory without a run becomes a note. GW_ERR_DATA: nothing could
+ * be read. Call gwc_run_list_free() in any case. */
 gw_status gwc_run_list_read(gwc_run_list *list, char *const *names, size_t count);
 void gwc_run_list_free(gwc_run_list *list);
 

@@ -27,7 +27,8 @@ typedef struct gwc_sim {
 
 enum gwc_fold { GWC_FOLD_AUTO, GWC_FOLD_ON, GWC_FOLD_OFF };
 
-/* What one sync costs per step on so many workers; counts are rank 0's. */
+/* What one method costs per step with a number of workers; counts are those of rank
+ * 0. */
 typedef struct gwc_point {
     char sync[256], spec[256]; /* as given; canonical */
     int workers, folded;
@@ -40,13 +41,14 @@ typedef struct gwc_point {
  * package that has it. */
 gw_status gwc_simulate_possible(void);
 
-/* Simulates one point. GW_ERR_SYSTEM: SimGrid failed, with its words, or was stopped.
+/* Simulates one point. GW_ERR_SYSTEM: SimGrid failed (the message quotes its error), or
+ * was stopped.
  */
 gw_status gwc_simulate_point(const gwc_sim *sim, const char *sync, int workers,
                              gwc_point *point);
 
-/* What the exchange of one step takes by latency and rate alone, in seconds. Uses the
- * point's spec and counts. */
+/* The seconds that one exchange takes according to latency and rate alone. Uses the
+ * spec and counts of the point. */
 double gwc_predict_wire(const gwc_sim *sim, const gwc_point *point);
 
 void gwc_simulate_header(const gwc_sim *sim);

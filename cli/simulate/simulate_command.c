@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * simulate_command.c - "gradwire simulate": what methods cost on a cluster that is
- * not there. */
+ * simulate_command.c - "gradwire simulate": shows what methods cost on a simulated
+ * cluster. */
 #define _GNU_SOURCE
 #include "child.h"
 #include "commands.h"
@@ -28,47 +28,52 @@ typedef struct settings {
 #define AT(field) offsetof(settings, field)
 
 static const gwc_flag flags[] = {
-    {NULL, NULL, NULL, "What is exchanged", GWC_TEXT, 0, 0, 0},
+    {NULL, NULL, NULL, "Model and method", GWC_TEXT, 0, 0, 0},
     {"sync", "SPECS", "dense topk:0.001 gtopk:0.001",
-     "methods, parted by spaces; may be repeated;\nall: an example of each that "
-     "'gradwire list' shows",
+     "methods, separated by spaces; may be repeated;\n"
+     "all: an example of each method in 'gradwire list'",
      GWC_TEXT, AT(sync), 0, 0},
-    {"params", "N", "1000000", "parameters of the model", GWC_COUNT, AT(sim.params), 1,
-     4e9},
+    {"params", "N", "1000000", "number of parameters of the model", GWC_COUNT,
+     AT(sim.params), 1, 4e9},
     {"model", "NAME", NULL,
-     "take the number of parameters of a known model:\nfnn3, resnet20, resnet50, "
-     "vgg16, alexnet, lstm-ptb",
+     "use the number of parameters of a known model:\n"
+     "fnn3, resnet20, resnet50, vgg16, alexnet, lstm-ptb",
      GWC_TEXT, AT(model), 0, 0},
-    {"tensors", "N", "1", "the model is cut into so many", GWC_COUNT, AT(sim.tensors),
+    {"tensors", "N", "1", "number of tensors in the model", GWC_COUNT, AT(sim.tensors),
      1, 1e6},
     {"gradients", "FILE", NULL,
-     "gradient of a run, as 'gradwire train\n--record-gradient' writes it; made up "
-     "without it",
+     "use a gradient that 'gradwire train --record-gradient'\n"
+     "wrote; without it, gradients are made up",
      GWC_TEXT, AT(sim.gradients), 0, 0},
-    {"seed", "N", "1", "of made-up gradients", GWC_COUNT, AT(sim.seed), 0, 1e15},
-    {NULL, NULL, NULL, "The cluster", GWC_TEXT, 0, 0, 0},
-    {"workers", "NUMBERS", "4 8 16 32", "how many, parted by spaces; up to 1024",
-     GWC_TEXT, AT(workers), 0, 0},
-    {"link", "LINK", "1gbit,50us", "what connects a worker to its switch", GWC_TEXT,
+    {"seed", "N", "1", "seed of made-up gradients", GWC_COUNT, AT(sim.seed), 0, 1e15},
+    {NULL, NULL, NULL, "Cluster", GWC_TEXT, 0, 0, 0},
+    {"workers", "NUMBERS", "4 8 16 32",
+     "numbers of workers, separated by spaces; up to 1024", GWC_TEXT, AT(workers), 0,
+     0},
+    {"link", "LINK", "1gbit,50us", "the link between a worker and its switch", GWC_TEXT,
      AT(sim.link_text), 0, 0},
-    {"hosts-per-switch", "N", "0", "0: one switch for all", GWC_INT,
-     AT(sim.hosts_per_switch), 0, WORKERS_MAX},
-    {"uplink", "LINK", NULL, "what connects a switch to the others [as --link]",
-     GWC_TEXT, AT(sim.uplink_text), 0, 0},
+    {"hosts-per-switch", "N", "0", "hosts on each switch; 0: all hosts on one switch",
+     GWC_INT, AT(sim.hosts_per_switch), 0, WORKERS_MAX},
+    {"uplink", "LINK", NULL, "the link between switches [same as --link]", GWC_TEXT,
+     AT(sim.uplink_text), 0, 0},
     {NULL, NULL, NULL, "Steps", GWC_TEXT, 0, 0, 0},
-    {"compute", "MS", "0", "milliseconds of computing before each exchange", GWC_REAL,
+    {"compute", "MS", "0", "milliseconds of computation before each exchange", GWC_REAL,
      AT(compute_ms), 0, 1e9},
-    {"batch", "N", "0", "samples per worker and step, to show samples/s", GWC_REAL,
+    {"batch", "N", "0", "samples per worker and step; shows samples/s if set", GWC_REAL,
      AT(sim.batch), 0, 1e9},
-    {"steps", "N", "4", "simulated steps; methods with periods need whole ones",
+    {"steps", "N", "4",
+     "number of simulated steps; use whole periods for\n"
+     "methods that have periods",
      GWC_COUNT, AT(sim.steps), 1, 1e6},
-    {"warmup", "N", "1", "steps before those", GWC_COUNT, AT(sim.warmup), 0, 1e6},
+    {"warmup", "N", "1", "number of steps before those", GWC_COUNT, AT(sim.warmup), 0,
+     1e6},
     {"codec", "measured|free", "measured",
-     "whether encoding and decoding take the time they\ntake here, or none", GWC_CHOICE,
-     AT(codec), 0, 0},
-    {"rounds", "N", "3", "to measure that in; the least counts", GWC_COUNT,
-     AT(sim.rounds), 1, 1000},
-    {"fold", "auto|on|off", "auto", "whether workers share the memory of vectors",
+     "count the time that encoding and decoding take on this\n"
+     "machine, or no time",
+     GWC_CHOICE, AT(codec), 0, 0},
+    {"rounds", "N", "3", "times to measure encoding and decoding; the least counts",
+     GWC_COUNT, AT(sim.rounds), 1, 1000},
+    {"fold", "auto|on|off", "auto", "let simulated workers share the memory of vectors",
      GWC_CHOICE, AT(sim.fold), 0, 0},
     {"json", NULL, NULL, "print each row as a line of JSON", GWC_SWITCH, AT(json), 0,
      0},
@@ -84,14 +89,15 @@ static const struct model {
 
 static void print_help(void)
 {
-    puts("Usage: gradwire simulate [FLAGS]\n"
-         "\n"
-         "Runs the real exchange of gradients, message by message, between workers on\n"
-         "a simulated network (SimGrid), and says what a step takes there. Simulated\n"
-         "time does not depend on this machine, except for encoding and decoding,\n"
-         "which are measured here. 'predicted' is the formula of latencies and bytes;\n"
-         "'eff.' is the time of computing in that of a step. docs/simulate.md has\n"
-         "more.\n");
+    puts(
+        "Usage: gradwire simulate [FLAGS]\n"
+        "\n"
+        "Runs the real exchange of gradients, message by message, between workers on\n"
+        "a simulated network (SimGrid), and shows how long a step takes there.\n"
+        "Simulated time does not depend on this machine, except for encoding and\n"
+        "decoding, which are measured here. The column 'predicted' is computed from\n"
+        "latencies and bytes alone; 'eff.' is the share of computation in a step. See\n"
+        "docs/simulate.md.\n");
     gwc_flags_help(flags, COUNT(flags), stdout);
     puts("\n"
          "Examples\n"
@@ -108,11 +114,12 @@ static gw_status append(char *list, size_t cap, const char *text)
     int more = snprintf(list + len, cap - len, "%s%s", len > 0 ? " " : "", text);
 
     if (more < 0 || (size_t)more >= cap - len)
-        return gw_fail(GW_ERR_ARG, "--sync: a list of more than %zu characters", cap);
+        return gw_fail(GW_ERR_ARG, "--sync: the list is longer than %zu characters",
+                       cap);
     return GW_OK;
 }
 
-/* A flag given twice replaces itself; methods add up instead. */
+/* Of most flags the last one counts; the lists of all --sync flags are joined. */
 static gw_status all_syncs(int argc, char **argv, char *list, size_t cap)
 {
     list[0] = '\0';
@@ -138,7 +145,7 @@ static gw_status read_model(settings *set)
     }
     if (set->model == NULL)
         return GW_OK;
-    return gwt_fail_name("known model", set->model, names, COUNT(models), NULL);
+    return gwt_fail_name("model", set->model, names, COUNT(models), NULL);
 }
 
 static gw_status read_links(gwc_sim *sim)
@@ -161,12 +168,13 @@ static gw_status read_workers(const char *text, int *list, size_t *count)
         snprintf(word, sizeof word, "%.*s", len < sizeof word ? (int)len : 23, text);
         GWT_TRY(gwt_parse_count("--workers", word, 1, WORKERS_MAX, &x));
         if (*count == LIST_MAX)
-            return gw_fail(GW_ERR_ARG, "--workers: more than %d numbers", LIST_MAX);
+            return gw_fail(GW_ERR_ARG, "--workers: the list has more than %d numbers",
+                           LIST_MAX);
         list[(*count)++] = (int)x;
         text += len + strspn(text + len, " ,");
     }
     if (*count == 0)
-        return gw_fail(GW_ERR_ARG, "--workers names no number");
+        return gw_fail(GW_ERR_ARG, "--workers: the list is empty");
     return GW_OK;
 }
 
@@ -175,12 +183,13 @@ static gw_status check_syncs(char *list, const char **sync, size_t *count)
     *count = 0;
     for (char *at = strtok(list, " "); at != NULL; at = strtok(NULL, " ")) {
         if (*count == LIST_MAX)
-            return gw_fail(GW_ERR_ARG, "--sync names more than %d methods", LIST_MAX);
+            return gw_fail(GW_ERR_ARG, "--sync: the list has more than %d methods",
+                           LIST_MAX);
         GWT_TRY(gw_spec_check(at, NULL, 0));
         sync[(*count)++] = at;
     }
     if (*count == 0)
-        return gw_fail(GW_ERR_ARG, "--sync names no method");
+        return gw_fail(GW_ERR_ARG, "--sync: the list is empty");
     return GW_OK;
 }
 
@@ -200,7 +209,8 @@ static gw_status run_all(settings *set, const char *syncs_text)
     GWT_TRY(check_syncs(list, sync, &syncs));
     GWT_TRY(read_workers(set->workers, workers, &counts));
     if (set->sim.tensors > set->sim.params)
-        return gw_fail(GW_ERR_ARG, "--tensors: more than there are parameters");
+        return gw_fail(GW_ERR_ARG,
+                       "--tensors must not be larger than the number of parameters");
     GWT_TRY(gwc_simulate_possible());
     set->sim.compute = set->compute_ms / 1000;
     if (set->codec == 1)
@@ -242,7 +252,7 @@ static int run_simulate(int argc, char **argv)
 
 const gwc_command gwc_command_simulate = {
     .name = "simulate",
-    .summary = "what methods cost on a cluster that is not there",
+    .summary = "show what methods cost on a simulated cluster",
     .run = run_simulate,
     .not_by_ranks = 1,
 };

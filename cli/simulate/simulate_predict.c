@@ -25,7 +25,7 @@ static gw_status make_layout(const gwc_sim *sim, gw_layout **out)
     return st;
 }
 
-/* What was counted, of all steps again. */
+/* The counts of all steps together. */
 static gw_traffic traffic_of(const gwc_sim *sim, const gwc_point *point)
 {
     double steps = (double)sim->steps;

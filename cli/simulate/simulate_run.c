@@ -5,7 +5,7 @@
  * Every host has a full-duplex cable to its switch; its latency is halved on both
  * cables of a path, so that a message of S bytes takes latency + S / rate. SimGrid's
  * own corrections for TCP are switched off, or a message would take something else.
- * smpirun parts its arguments at spaces, so all names here are without them. */
+ * smpirun splits its arguments at spaces, so no name here contains one. */
 #define _GNU_SOURCE
 #include "simulate/simulate.h"
 
@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What may lie folded or not in memory before it is folded by itself. */
+/* Simulations that need more memory than this are folded by default. */
 #define UNFOLDED_BYTES 1e9
 
 enum {
@@ -33,10 +33,10 @@ enum {
 
 #define PROGRAM "gradwire-rank.so"
 
-/* Settings of SimGrid: one message costs what the platform says and nothing else;
- * computing takes the time that the ranks sleep; nothing is sent before both sides
- * know of it; memory is shared by place of allocation; and its own collectives, which
- * run between steps alone, do not take a million messages for a thousand ranks. */
+/* Settings of SimGrid. A message costs exactly what the platform says. Computation
+ * takes the time that the ranks sleep. Nothing is sent before both sides are ready.
+ * Memory is shared by place of allocation. SimGrid's own collectives, which only run
+ * between steps, do not take a million messages for a thousand ranks. */
 static const char *const simgrid_settings[] = {
     "--cfg=network/model:CM02",
     "--cfg=network/TCP-gamma:0",
@@ -58,9 +58,9 @@ static const char *const simgrid_settings[] = {
 
 enum { SETTINGS = sizeof simgrid_settings / sizeof simgrid_settings[0] };
 
-/* With many workers a hundred thousand messages of almost the same length are under
- * way; SimGrid shares out the rates anew whenever one ends. Ends that are this near to
- * each other are one for it; it changes a step by a few of these. */
+/* With many workers, a hundred thousand messages of almost the same length are under
+ * way, and SimGrid recomputes all rates whenever one ends. This lets it treat ends that
+ * are this close as one, which changes a step by a few times this much. */
 enum { MANY_WORKERS = 128 };
 #define COARSE_CLOCK "--cfg=surf/precision:1e-5" /* seconds */
 
@@ -81,7 +81,7 @@ static int in_path(const char *program)
     return 0;
 }
 
-/* The rank program lies beside the command, or where it is installed. */
+/* The rank program is next to the command, or where it is installed. */
 static int find_program(char path[PATH_CAP])
 {
     static const char *const places[] = {"", "../" GRADWIRE_LIBDIR "/gradwire/"};
@@ -106,12 +106,12 @@ gw_status gwc_simulate_possible(void)
 
     if (!find_program(path))
         return gw_fail(GW_ERR_ABSENT,
-                       "this build cannot simulate: SimGrid was missing; install "
-                       "Debian's libsimgrid-dev and build again");
+                       "this build cannot simulate because SimGrid was missing; "
+                       "install Debian's libsimgrid-dev and build again");
     if (!in_path("smpirun"))
-        return gw_fail(GW_ERR_ABSENT,
-                       "smpirun is not in PATH: it comes with SimGrid, Debian's "
-                       "libsimgrid-dev");
+        return gw_fail(
+            GW_ERR_ABSENT,
+            "smpirun is not in PATH; it is part of SimGrid (Debian's libsimgrid-dev)");
     return GW_OK;
 }
 
@@ -148,7 +148,7 @@ static void write_switch(FILE *file, const gwc_sim *sim, int number, int first,
             number, first, last, sim->rate, sim->latency / 2, number);
 }
 
-/* Each switch has a cable up to a middle that is never busy. */
+/* Each switch has a cable to a core that is never busy. */
 static void write_uplinks(FILE *file, const gwc_sim *sim, int switches)
 {
     for (int i = 0; switches > 1 && i < switches; i++)
@@ -207,7 +207,7 @@ static gw_status link_to(const char *directory, const char *name, const char *ta
         return gw_fail(GW_ERR_SYSTEM, "cannot open %s: %s", target, strerror(errno));
     snprintf(path, sizeof path, "%s/%s", directory, name);
     if (symlink(whole, path) != 0)
-        return gw_fail(GW_ERR_SYSTEM, "cannot make %s: %s", path, strerror(errno));
+        return gw_fail(GW_ERR_SYSTEM, "cannot create %s: %s", path, strerror(errno));
     return GW_OK;
 }
 
@@ -249,8 +249,8 @@ static void add_number(arguments *a, const char *flag, double value)
     add(a, text);
 }
 
-/* A rank holds its gradient, where that comes from, its parameters, what the method
- * remembers and a message or two. */
+/* A rank holds its gradient, the source of that, its parameters, the state of the
+ * method and a message or two. */
 static int folds(const gwc_sim *sim, int workers)
 {
     if (sim->fold != GWC_FOLD_AUTO)
@@ -320,8 +320,8 @@ static gw_status take(void *arg, const char *key, const gwc_json_value *value)
     return GW_OK;
 }
 
-/* The line of JSON among what the program has printed. A rank that fails says why and
- * ends the simulation, of which SimGrid thinks nothing bad. */
+/* Reads the line of JSON in the program's output. A rank that fails prints why and ends
+ * the simulation, but SimGrid still reports success. */
 static gw_status read_result(const char *directory, gwc_point *point)
 {
     char path[PATH_CAP], line[LINE_CAP];
@@ -371,7 +371,7 @@ gw_status gwc_simulate_point(const gwc_sim *sim, const char *sync, int workers,
     snprintf(directory, sizeof directory, "%s/gradwire-simulate-XXXXXX",
              base != NULL && *base != '\0' ? base : "/tmp");
     if (mkdtemp(directory) == NULL)
-        return gw_fail(GW_ERR_SYSTEM, "cannot make a directory %s: %s", directory,
+        return gw_fail(GW_ERR_SYSTEM, "cannot create the directory %s: %s", directory,
                        strerror(errno));
     st = run_in(directory, sim, sync, point);
     gwc_remove_tree(directory);

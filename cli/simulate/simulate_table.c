@@ -17,7 +17,7 @@ static double throughput(const gwc_sim *sim, const gwc_point *p)
     return p->step > 0 ? p->workers * each / p->step : (double)NAN;
 }
 
-/* Of P workers' work, the share that a worker alone would do in the time. */
+/* The share of computation in a step. */
 static double efficiency(const gwc_point *p)
 {
     return p->compute > 0 ? p->compute / p->step : (double)NAN;

@@ -172,19 +172,19 @@ def write_cifar(folder, **replace):
 def takes_what_the_user_has(tmp):
     base = f"{tmp}/mine"
     r = run("data", "get", "cifar10", "--into", base)
-    expect(1, ["cifar-10-binary.tar.gz", base, "data_batch_5.bin", "not there yet"], r, "by hand")
+    expect(1, ["cifar-10-binary.tar.gz", base, "data_batch_5.bin", "not installed yet"], r, "by hand")
     # The archive as it is published, but with other pictures in it.
     write_cifar(f"{tmp}/pack/cifar-10-batches-bin")
     subprocess.run(["tar", "czf", f"{base}/cifar-10-binary.tar.gz", "-C", f"{tmp}/pack",
                     "cifar-10-batches-bin"], check=True)
     r = run("data", "get", "cifar10", "--into", base)
-    expect(0, ["test_batch.bin", "not as published", "note:", f"{base}/cifar10"], r, "archive")
+    expect(0, ["test_batch.bin", "differs from the published", "note:", f"{base}/cifar10"], r, "archive")
     check(left_over(base) == ["cifar-10-binary.tar.gz", "cifar10"], f"left {left_over(base)}")
     run_dir = ["--model", "softmax", "--workers", "2", "--batch", "2", "--quiet", "--out"]
     r = run("train", "--data", "cifar10", "--data-dir", base, *run_dir, f"{tmp}/run1")
     expect(0, ["accuracy"], r, "train on it")
     r = run("data", "get", "ptb", "--into", base)
-    expect(1, ["ptb.valid.txt", "not there yet"], r, "ptb")
+    expect(1, ["ptb.valid.txt", "not installed yet"], r, "ptb")
     os.makedirs(f"{base}/ptb")
     for part in ("train", "valid", "test"):
         with gzip.open(f"{base}/ptb/ptb.{part}.txt.gz", "wb") as f:

@@ -118,7 +118,7 @@ def compare_into_full_device(folder):
     """The page of a comparison is written like any other."""
     args = ["compare", "--sync", "dense", "--out", folder, *SMALL[1:-1]]
     r = succeed(*args)
-    if "no page" in r.stderr:
+    if "no report page" in r.stderr:
         return
     os.unlink(f"{folder}/report.html")
     device = full_device(folder)

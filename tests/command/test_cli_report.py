@@ -88,8 +88,8 @@ def broken_runs(folder):
     check("alert(1)</script>" not in html and "<!--" not in html.split("<body>")[1],
           "names cannot leave their element")
     notes = "\n".join(data["notes"])
-    for word in ["c-no-json", "d-empty", "not there", "1 line that is no record",
-                 "2 lines that are no record", "different models"]:
+    for word in ["c-no-json", "d-empty", "missing", "1 line that is not a record",
+                 "2 lines that are not records", "different models"]:
         check(word in notes, f"notes lack {word!r}: {notes}")
     check(r.stderr.count("note:") >= 2, "notes are printed too")
     by_name = {r["directory"].split("/")[-1]: r for r in data["runs"]}
@@ -123,9 +123,9 @@ def any_bytes(folder, seed):
 
 
 def wrong_use(folder):
-    expect_error(2, ["which runs"], "report")
+    expect_error(2, ["no run given"], "report")
     expect_error(2, ["--titel", "--title"], "report", "x", "--titel", "y")
-    expect_error(1, ["holds no run"], "report", f"{folder}/nowhere")
+    expect_error(1, ["is not a run directory"], "report", f"{folder}/nowhere")
     expect_error(1, ["cannot write"], "report", f"{folder}/many/0", "-o", f"{folder}/no/page.html")
     check("RUN..." in succeed("report", "--help").stdout, "help")
 

@@ -120,7 +120,7 @@ def differing(first, second):
 def test_refusals(tmp):
     out = ["--out", f"{tmp}/refused"]
     base = [*SHORT, *out]
-    expect_error(2, ["--workers 2", "has started 3"], ranks(3, *base, "--workers", "2"),
+    expect_error(2, ["--workers is 2", "started 3"], ranks(3, *base, "--workers", "2"),
                  "other --workers")
     expect_error(2, ["--spawn"], ranks(2, *base, "--spawn", "threads"), "--spawn")
     expect_error(2, ["--nope"], ranks(2, *base, "--nope"), "a wrong flag")
