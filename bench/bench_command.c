@@ -28,9 +28,9 @@ static const gwc_flag flags[] = {
      "channels, height and width of its samples; for text,\n"
      "the number of tokens",
      GWC_TEXT, AT(sample), 0, 0},
-    {"classes", "N", "10", "its number of classes, or of words in the vocabulary",
-     GWC_COUNT, AT(classes), 2, 1e7},
-    {"quick", NULL, NULL, "check that everything works, with few and small inputs",
+    {"classes", "N", "10", "its number of classes or of vocabulary words", GWC_COUNT,
+     AT(classes), 2, 1e7},
+    {"quick", NULL, NULL, "only check that it works, with few, small inputs",
      GWC_SWITCH, AT(quick), 0, 0},
     {"json", NULL, NULL, "print each row as a line of JSON", GWC_SWITCH, AT(json), 0,
      0},
@@ -52,7 +52,7 @@ static void print_help(void)
         "Benchmarks");
     for (size_t i = 0; (group = gwb_group_at(i)) != NULL; i++)
         printf("  %-26s%s%s\n", group->name, group->summary,
-               group->by_default ? "" : "; runs only if named");
+               group->by_default ? "" : "; only if named");
     puts("\nFlags");
     gwc_flags_help(flags, COUNT(flags), stdout);
     puts("\n"

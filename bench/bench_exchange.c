@@ -123,7 +123,7 @@ static gw_status run(gwb_sheet *sheet)
 
 const gwb_group gwb_group_exchange = {
     .name = "exchange",
-    .summary = "messages and all-reduces of local workers, against copying memory",
+    .summary = "local messages and all-reduces, against memcpy",
     .by_default = 1,
     .run = run,
 };

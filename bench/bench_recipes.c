@@ -514,7 +514,7 @@ static gw_status run(gwb_sheet *sheet)
 
 const gwb_group gwb_group_recipes = {
     .name = "recipes",
-    .summary = "a step of each recipe with four workers, against its kernels",
+    .summary = "steps of all recipes, against kernels",
     .by_default = 0,
     .run = run,
 };

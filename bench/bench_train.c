@@ -109,7 +109,7 @@ static gw_status run(gwb_sheet *sheet)
 
 const gwb_group gwb_group_train = {
     .name = "train",
-    .summary = "a training step, with and without a sync of one worker",
+    .summary = "training steps with and without sync",
     .by_default = 0,
     .run = run,
 };

@@ -29,25 +29,23 @@ typedef struct settings {
 /* Lists of words must be in the order of gwt_convex_kind and of `ways`. */
 static const gwc_flag flags[] = {
     {"problem", PROBLEMS, "logistic",
-     "the problem to minimise; quadratic: least squares whose\n"
-     "noise does not depend on the model",
+     "the problem to minimise; quadratic: least squares\n"
+     "whose noise does not depend on the model",
      GWC_CHOICE, AT(kind), 0, 0},
     {"dim", "N", "10", "number of parameters", GWC_INT, AT(dim), 1, GWT_CONVEX_DIM_MAX},
     {"signal", "S", "2", "standard deviation of x . optimum", GWC_REAL, AT(signal), 0,
      100},
     {"workers", "N", "8", "number of workers", GWC_INT, AT(workers), 1, 1024},
-    {"gradients", "N", "100000", "gradients of all workers together, one sample each",
-     GWC_COUNT, AT(gradients), 1, 1e9},
+    {"gradients", "N", "100000", "gradients of all workers, one sample each", GWC_COUNT,
+     AT(gradients), 1, 1e9},
     {"sync", "SPECS", "oneshot:average=polyak local:1,average=polyak",
-     "methods to compare on the same samples, separated by\n"
-     "spaces",
-     GWC_TEXT, AT(sync), 0, 0},
+     "methods to compare, separated by spaces", GWC_TEXT, AT(sync), 0, 0},
     {"rate", "C", "1", "the step size is C s^-A in step s", GWC_REAL, AT(rate), 0, 1e6},
     {"alpha", "A", "0.5", "the exponent A in --rate", GWC_REAL, AT(alpha), 0, 10},
     {"seed", "N", "1", "seed of the samples", GWC_COUNT, AT(seed), 0, 1e19},
     {"spawn", "simulated|threads", "simulated",
-     "simulated workers are fast because they exchange nothing;\n"
-     "they average whole models",
+     "simulated workers are fast because they exchange\n"
+     "nothing; they average whole models",
      GWC_CHOICE, AT(spawn), 0, 0},
     {"json", NULL, NULL, "print one JSON object per method", GWC_SWITCH, AT(json), 0,
      0},

@@ -184,7 +184,7 @@ static const gwc_set table[] = {
      .by_hand = "The text is in data/ of simple-examples.tgz by Tomas Mikolov,\n"
                 "www.fit.vutbr.cz/~imikolov/rnnlm."},
     {.place = &gwt_place_multi30k,
-     .summary = "English and German captions; you download it, gradwire checks it",
+     .summary = "English-German captions; you download it, gradwire checks it",
      .files = multi30k_files,
      .count = COUNT(multi30k_files),
      .copies = 1,

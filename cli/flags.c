@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { NAME_COLUMN = 26, NAMES_MAX = 64, TITLE_CAP = 64 };
+enum { NAME_COLUMN = 26, WIDTH = 80, NAMES_MAX = 64, TITLE_CAP = 64 };
 
 /* The largest double that is a count; above it a limit means "no limit". */
 #define COUNT_LIMIT 0x1p63
@@ -184,6 +184,34 @@ gw_status gwc_flags_read(const gwc_flag *flags, size_t count, const char *comman
     return GW_OK;
 }
 
+static size_t next_line(FILE *to)
+{
+    return (size_t)fprintf(to, "\n  %-*s", NAME_COLUMN, "") - 1;
+}
+
+/* Prints "[preset]" after a line of `at` characters, or below it if it does not fit;
+ * breaks it between words if it is longer than a line. */
+static void print_preset(const char *preset, size_t at, FILE *to)
+{
+    const char *before = " [";
+
+    if (at + strlen(preset) + 3 > WIDTH) {
+        at = next_line(to);
+        before = "[";
+    }
+    while (*preset != '\0') {
+        size_t len = strcspn(preset, " ");
+        if (at + 1 + len + 1 > WIDTH) {
+            at = next_line(to);
+            before = "";
+        }
+        at += (size_t)fprintf(to, "%s%.*s", before, (int)len, preset);
+        preset += len + strspn(preset + len, " ");
+        before = " ";
+    }
+    putc(']', to);
+}
+
 static void print_flag(const gwc_flag *flag, FILE *to)
 {
     char left[128];
@@ -199,7 +227,7 @@ static void print_flag(const gwc_flag *flag, FILE *to)
         fprintf(to, "%.*s\n  %-*s", (int)(end - line), line, NAME_COLUMN, "");
     fputs(line, to);
     if (flag->preset != NULL)
-        fprintf(to, " [%s]", flag->preset);
+        print_preset(flag->preset, 2 + NAME_COLUMN + strlen(line), to);
     putc('\n', to);
 }
 

@@ -43,7 +43,8 @@ static const named transports[] = {
     {.name = "mpi",
      .summary = "ranks of mpirun, mpiexec or srun, on one or several machines"},
 #endif
-    {.name = "link", .summary = "wraps local with --link and emulates a slower network"},
+    {.name = "link",
+     .summary = "wraps local with --link and emulates a slower network"},
 };
 
 /* What this build lacks, and the package that would provide it. */

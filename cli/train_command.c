@@ -31,16 +31,16 @@ typedef struct settings {
  * gwt_augment_word. */
 static const gwc_flag flags[] = {
     {.help = "Model and data"},
-    {"model", "NAME", "fnn3", "the model to train; see 'gradwire list'", GWC_TEXT,
-     AT(run.model), 0, 0},
-    {"data", "NAME", "fashion-mnist", "the data set to train on; see 'gradwire list'",
-     GWC_TEXT, AT(run.data), 0, 0},
+    {"model", "NAME", "fnn3", "the model; see 'gradwire list'", GWC_TEXT, AT(run.model),
+     0, 0},
+    {"data", "NAME", "fashion-mnist", "the data set; see 'gradwire list'", GWC_TEXT,
+     AT(run.data), 0, 0},
     {"data-dir", "DIR", NULL, "directory that has the data set's files", GWC_TEXT,
      AT(run.data_dir), 0, 0},
     {"augment", "auto|none|crop|flip|both", "auto",
      "augment training images: crop shifts them by up to 4\n"
      "pixels, flip mirrors half of them, both does both;\n"
-     "auto: both for cifar10, none for other data sets",
+     "auto: both for cifar10, otherwise none",
      GWC_CHOICE, AT(run.augment), 0, 0},
     {"epochs", "N", "3",
      "passes over the training data; a pass leaves out\n"
@@ -54,7 +54,7 @@ static const gwc_flag flags[] = {
      1, 1e5},
     {"dropout", "P", "0", "fraction of values to drop, for language models", GWC_REAL,
      AT(run.dropout), 0, 0.95},
-    {"seed", "N", "1", "seed of initial weights, sample order and rounding", GWC_COUNT,
+    {"seed", "N", "1", "seed of initial weights, sample order, rounding", GWC_COUNT,
      AT(run.seed), 0, 1e19},
 
     {.help = "Synchronisation"},
@@ -65,9 +65,9 @@ static const gwc_flag flags[] = {
     {"sync", "SPEC", "dense", "the method, as a spec; see 'gradwire list'", GWC_TEXT,
      AT(run.sync), 0, 0},
     {"advice", "off|on", "on",
-     "adapt the spec to the optimizer and say so: apply sgd's\n"
-     "momentum before a selection, or exchange the steps of\n"
-     "adam and its kin instead of gradients; off: use --sync\n"
+     "adapt the spec to the optimizer, and say so: apply\n"
+     "sgd's momentum before a selection, or exchange the\n"
+     "steps of adam and its kin; off: use --sync\n"
      "as given",
      GWC_CHOICE, AT(run.advice), 0, 0},
     {"link", "RATE[,DELAY]", NULL,
@@ -75,16 +75,16 @@ static const gwc_flag flags[] = {
      "own: 1gbit,50us",
      GWC_TEXT, AT(run.link), 0, 0},
     {"nonfinite", "stop|skip|ignore", "stop",
-     "if a gradient contains NaN or infinity: stop the run,\n"
-     "skip the step, or do not check",
+     "if a gradient contains NaN or infinity, stop the\n"
+     "run, skip the step, or do not check",
      GWC_CHOICE, AT(run.nonfinite), 0, 0},
     {"spawn", "processes|threads", NULL,
      "run each worker as a process or as a thread\n"
      "[processes]; not for use under mpirun",
      GWC_CHOICE, AT(run.spawn), 0, 0},
     {"collectives", "ours|native", "ours",
-     "under mpirun, let gradwire or MPI (native) compute sums;\n"
-     "MPI may round differently",
+     "under mpirun, let gradwire or MPI (native) compute\n"
+     "sums; MPI may round differently",
      GWC_CHOICE, AT(run.native), 0, 0},
     {"timeout", "SECONDS", "60", "give up when a worker is silent for this long",
      GWC_REAL, AT(run.timeout), 0.1, 1e6},
@@ -95,23 +95,24 @@ static const gwc_flag flags[] = {
     {"optimizer", "NAME", "sgd", "the optimizer; all are listed below", GWC_TEXT,
      AT(run.optimizer), 0, 0},
     {"lr", "RATE", "0.05", "the learning rate", GWC_REAL, AT(run.lr), 0, 1e6},
-    {"momentum", "M", "0.9", "of sgd", GWC_REAL, AT(run.hyper.momentum), 0, 0.99999},
-    {"nesterov", "off|on", "off", "whether the momentum of sgd is Nesterov's",
-     GWC_CHOICE, AT(run.hyper.nesterov), 0, 0},
+    {"momentum", "M", "0.9", "momentum of sgd", GWC_REAL, AT(run.hyper.momentum), 0,
+     0.99999},
+    {"nesterov", "off|on", "off", "make the momentum of sgd Nesterov's", GWC_CHOICE,
+     AT(run.hyper.nesterov), 0, 0},
     {"weight-decay", "D", "0",
-     "this times the weight is added to its gradient; adamw\ntakes lr times this times "
-     "the weight off it instead,\nand is usually used with 0.01",
+     "add D times the weight to its gradient; adamw shrinks\n"
+     "the weight by lr times D instead, usually with 0.01",
      GWC_REAL, AT(run.hyper.weight_decay), 0, 1e6},
     {"clip", "NORM", "0",
-     "scale the synchronised gradient down to this norm if it\n"
-     "is longer; 0: do not clip. If momentum or the optimizer\n"
-     "runs before the exchange, each worker clips its own",
+     "clip the synchronised gradient to this norm;\n"
+     "0: do not clip. If momentum or the optimizer runs\n"
+     "before the exchange, each worker clips its own",
      GWC_REAL, AT(run.clip), 0, 1e9},
     {"lr-schedule", "SCHEDULE", "cosine",
      "how the learning rate changes; all are listed below", GWC_TEXT, AT(run.schedule),
      0, 0},
-    {"warmup", "N|Nepochs", "0", "steps or epochs over which the learning rate rises",
-     GWC_TEXT, AT(run.warmup), 0, 0},
+    {"warmup", "N|Nepochs", "0", "steps or epochs over which the rate rises", GWC_TEXT,
+     AT(run.warmup), 0, 0},
 
     {.help = "Output and checkpoints"},
     {"out", "DIR", NULL,
@@ -128,22 +129,22 @@ static const gwc_flag flags[] = {
     {"resume", NULL, NULL, "resume from the newest good checkpoint in --out",
      GWC_SWITCH, AT(run.resume), 0, 0},
     {"init", "FILE", NULL,
-     "start from these weights (safetensors) instead of random\n"
-     "ones",
+     "start from these weights (safetensors) instead of\n"
+     "random ones",
      GWC_TEXT, AT(run.init), 0, 0},
     {"export", "FILE", NULL, "write the trained weights to FILE as safetensors",
      GWC_TEXT, AT(run.export_to), 0, 0},
     {"record-gradient", "FILE", NULL,
-     "write worker 0's gradient of the last step to FILE as\n"
-     "raw float32, for 'gradwire simulate --gradients'",
+     "write worker 0's gradient of the last step to FILE\n"
+     "as raw float32, for 'gradwire simulate --gradients'",
      GWC_TEXT, AT(run.record_to), 0, 0},
     {"log-every", "STEPS", NULL, "log every STEPS steps [about fifty times per run]",
      GWC_COUNT, AT(run.log_every), 1, 1e15},
     {"eval-every", "EPOCHS", "1", "evaluate every EPOCHS epochs; 0: only at the end",
      GWC_COUNT, AT(run.eval_every), 0, 1e9},
     {"trace", "FILE", NULL,
-     "write a timeline of every worker's first steps to FILE,\n"
-     "for Perfetto or Chrome (docs/runs.md)",
+     "write a timeline of every worker's first steps to\n"
+     "FILE, for Perfetto or Chrome (docs/runs.md)",
      GWC_TEXT, AT(run.trace), 0, 0},
     {"trace-steps", "N", "100", "number of steps in the timeline", GWC_COUNT,
      AT(run.trace_steps), 1, 1e5},
@@ -171,7 +172,7 @@ static void print_help(void)
          "  gradwire train\n"
          "  gradwire train --workers 8 --sync gtopk:0.01 --link 1gbit,50us\n"
          "  gradwire train --sync local:16+q:4 --epochs 10 --lr-schedule cosine\n"
-         "  gradwire train --model lstm --data text:my-text --lr 20 --momentum 0 "
+         "  gradwire train --model lstm --data text:books --lr 20 --momentum 0 "
          "--clip 0.25\n"
          "  gradwire train --data idx:my-digits --out runs/first --json\n"
          "  mpirun -n 8 --host a:4,b:4 gradwire train --sync gtopk:0.01");

@@ -186,9 +186,11 @@ gw_status gwt_fail_name(const char *what, const char *name, const char *const *n
     char list[LIST_CAP];
 
     if (near != NULL)
-        return gw_fail(GW_ERR_ARG, "unknown %s '%s'; did you mean %s?", what, name, near);
+        return gw_fail(GW_ERR_ARG, "unknown %s '%s'; did you mean %s?", what, name,
+                       near);
     if (where != NULL)
-        return gw_fail(GW_ERR_ARG, "unknown %s '%s'; %s shows all names", what, name, where);
+        return gw_fail(GW_ERR_ARG, "unknown %s '%s'; %s shows all names", what, name,
+                       where);
     join(list, sizeof list, names, count);
     return gw_fail(GW_ERR_ARG, "unknown %s '%s'; the names are %s", what, name, list);
 }

@@ -38,21 +38,21 @@ static const gwc_flag flags[] = {
      "methods, separated by spaces; '@' adds settings of\n"
      "train to one of them",
      GWC_TEXT, AT(sync), 0, 0},
-    {"link", "LINKS", "none", "links, separated by spaces: '1gbit,50us 100mbit none'",
-     GWC_TEXT, AT(link), 0, 0},
+    {"link", "LINKS", "none", "links, separated by spaces: '1gbit,50us none'", GWC_TEXT,
+     AT(link), 0, 0},
     {"workers", "NUMBERS", "4", "numbers of workers, separated by spaces: '4 8'",
      GWC_TEXT, AT(workers), 0, 0},
     {"seeds", "N", "1",
-     "run each method N times and show the mean; this tells\n"
+     "run each method N times and show the mean; tells\n"
      "ties from differences (docs/comparing.md)",
      GWC_COUNT, AT(seeds), 1, 100},
     {"target", "ACCURACY", "0",
-     "show when each method reaches this accuracy (0 to 1);\n"
-     "the first to reach it is the best",
+     "show when each method reaches this accuracy, 0 to 1;\n"
+     "the first one is the best",
      GWC_REAL, AT(target), 0, 1},
     {"out", "DIR", "runs/compare",
-     "directory for the runs and report.html; runs that are\n"
-     "finished there are not repeated",
+     "directory for the runs and report.html; finished\n"
+     "runs there are not repeated",
      GWC_TEXT, AT(out), 0, 0},
     {"json", NULL, NULL, "print each row as a line of JSON", GWC_SWITCH, AT(json), 0,
      0},

@@ -32,14 +32,14 @@ typedef struct settings {
 static const gwc_flag flags[] = {
     {"model", "NAME", NULL, "plan for this model [fnn3, unless --params is given]",
      GWC_TEXT, AT(model), 0, 0},
-    {"data", "NAME", "fashion-mnist", "the data set to measure the model with",
-     GWC_TEXT, AT(data), 0, 0},
+    {"data", "NAME", "fashion-mnist", "data set to measure the model with", GWC_TEXT,
+     AT(data), 0, 0},
     {"data-dir", "DIR", NULL, "directory that has the data set's files", GWC_TEXT,
      AT(data_dir), 0, 0},
     {"batch", "N", "32", "samples per worker and step", GWC_COUNT, AT(batch), 1, 1e6},
     {"params", "N", NULL,
-     "plan for a model with N parameters instead of --model;\n"
-     "needs --compute",
+     "plan for N parameters instead of --model; needs\n"
+     "--compute",
      GWC_COUNT, AT(params), 1, 1e12},
     {"compute", "MS", "0",
      "milliseconds of computation per step; 0: measure it\n"
@@ -54,8 +54,9 @@ static const gwc_flag flags[] = {
      "'gradwire compare'; otherwise each has its own host",
      GWC_SWITCH, AT(here), 0, 0},
     {"sync", "SPECS", "all",
-     "methods, separated by spaces; dense is always included;\n"
-     "all: an example of each method in 'gradwire list'",
+     "methods, separated by spaces; dense is always\n"
+     "included; all: an example of each method in\n"
+     "'gradwire list'",
      GWC_TEXT, AT(sync), 0, 0},
     {"json", NULL, NULL, "print each row as a line of JSON", GWC_SWITCH, AT(json), 0,
      0},
