@@ -90,8 +90,8 @@ def wrong_usage():
     expect_error(2, ["--json takes no value"], "train", "--json=1")
     expect_error(2, ["--resume takes no value", "'run1'"], "train", "--resume", "run1")
     expect_error(2, ["unexpected argument '-x'"], "train", "--quiet", "-x")
-    expect_error(2, ["no model", "did you mean fnn3"], "train", "--model", "fnn")
-    expect_error(2, ["no data set", "fashion-mnist"], "train", "--data", "fashion-mnst")
+    expect_error(2, ["unknown model", "did you mean fnn3"], "train", "--model", "fnn")
+    expect_error(2, ["unknown data set", "fashion-mnist"], "train", "--data", "fashion-mnst")
     names_are_suggested()
     expect_error(2, ["line?break"], "train", "--model", "line\nbreak")
     expect_error(2, ["dens"], "train", *SMALL, "--sync", "dens")
@@ -119,13 +119,13 @@ def names_are_suggested():
             ("--optimizer", "optimizer", "sdg", "sgd"),
             ("--lr-schedule", "learning-rate schedule", "cosin", "cosine"),
             ("--lr-schedule", "learning-rate schedule", "stp:3/4", "step")]:
-        expect_error(2, [f"no {kind} '{typo}'; did you mean {meant}?"], "train", *SMALL, flag, typo)
+        expect_error(2, [f"unknown {kind} '{typo}'; did you mean {meant}?"], "train", *SMALL, flag, typo)
     expect_error(2, ["did you mean resnet50?"], "simulate", "--model", "resnet5")
     expect_error(2, ["did you mean cifar10?"], "data", "get", "cifar")
     expect_error(2, ["did you mean kernels?"], "bench", "kernles")
     listed = json.loads(run("list", "--json").stdout)
     for flag, key in (("--optimizer", "optimizers"), ("--lr-schedule", "schedules")):
-        expect_error(2, ["'xyzzyx'; there are ", *(row["name"] for row in listed[key])],
+        expect_error(2, ["'xyzzyx'; the names are ", *(row["name"] for row in listed[key])],
                      "train", *SMALL, flag, "xyzzyx")
     expect_error(2, ["'gradwire list'"], "train", *SMALL, "--model", "xyzzyx")
 
@@ -286,7 +286,7 @@ def default_directory(tmp):
         subprocess.run([GRADWIRE, "train", *SMALL, "--quiet"], cwd=tmp, check=True,
                        capture_output=True)
         name = f"{tmp}/runs/softmax-synthetic-train-400-test-50-dim-20-classes-4-dense-{n}"
-        check(os.path.exists(f"{name}/summary.json"), f"no {name}")
+        check(os.path.exists(f"{name}/summary.json"), f"unknown {name}")
 
 
 def start(out, *args):
