@@ -649,6 +649,13 @@ GW_API gw_status gw_sync_model(gw_sync *sync, float *params);
  * not lie in one vector the trouble of gathering them. The same on every worker. */
 GW_API int gw_sync_model_due(const gw_sync *sync);
 
+/* How many times gw_sync_model() of the current step applies the average change of the
+ * models: the scale of "update" once that exchanges changes, otherwise 1. It is asked
+ * between the two calls. The scale makes up for short steps on a worker's own gradient.
+ * Weight decay is not short, so an optimizer that takes it off the weights by itself,
+ * as AdamW does, divides it by this. The same on every worker. */
+GW_API double gw_sync_scale(const gw_sync *sync);
+
 /* Ends the training: methods that let models differ between exchanges, or average
  * once at the end, replace params by the average over the workers; with
  * average=polyak, by the average of all models of all workers and steps. Others, and

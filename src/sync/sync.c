@@ -191,6 +191,13 @@ gw_status gw_sync_gradient(gw_sync *s, float *grad)
 
 /* ---- models ------------------------------------------------------------- */
 
+double gw_sync_scale(const gw_sync *s)
+{
+    const gwi_schedule *schedule = gwi_schedule_of(&s->spec);
+
+    return s->now.model && schedule->scale != NULL ? schedule->scale(&s->spec) : 1;
+}
+
 static gw_status average_segment(gw_sync *s, float *x, gwi_note *note)
 {
     size_t n = s->layout->floats;
@@ -209,7 +216,7 @@ static gw_status average_models(gw_sync *s, float *x, gwi_note *note)
  * average of what was sent of the changes since. */
 static gw_status exchange_change(gw_sync *s, float *x, gwi_note *note)
 {
-    const gwi_schedule *schedule = gwi_schedule_of(&s->spec);
+    double scale = gw_sync_scale(s);
     size_t n = s->layout->floats;
 
     *note = gwi_look_at(s, x, 0, n);
@@ -217,8 +224,8 @@ static gw_status exchange_change(gw_sync *s, float *x, gwi_note *note)
     GWI_TRY(exchange_all(s, x, note));
     if (*note != 0)
         return GW_OK;
-    if (schedule->scale != NULL && schedule->scale(&s->spec) != 1)
-        gwi_scale(x, (float)schedule->scale(&s->spec), n);
+    if (scale != 1)
+        gwi_scale(x, (float)scale, n);
     for (size_t i = 0; i < s->segment_count; i++)
         gwi_outer_of(&s->spec)->step(s->segments[i], x + s->segments[i]->base);
     return GW_OK;

@@ -4,7 +4,10 @@
 #define _GNU_SOURCE
 #include "support_ranks.h"
 
+#include <math.h>
 #include <string.h>
+
+#include "support_model.h"
 
 typedef struct advised {
     const char *asked;
@@ -106,6 +109,76 @@ static void test_again(void **state)
     }
 }
 
+/* ---- what becomes of a worker's own step -------------------------------------- */
+
+enum { N = MODEL_FLOATS };
+
+typedef struct scaled {
+    const char *spec;
+    int start; /* gradients are averaged in so many steps */
+    double scale;
+} scaled;
+
+static const scaled changes[] = {
+    {"update:start=3,scale=2", 3, 2},
+    {"update:start=0,scale=1.5+topk:0.5", 0, 1.5},
+    {"update:start=2,scale=0.25", 2, 0.25},
+    {"update:start=2", 2, 1},
+    {"local:2", 0, 1},
+    {"dense", 0, 1},
+};
+
+/* All workers subtract the same from all parameters, which is applied `scale` times,
+ * wherever it is. */
+static gw_status watch_scale(gw_comm *c, gw_sync *s, const scaled *job, float *x)
+{
+    float g[N] = {0};
+    double applied = 0, sum = 0;
+
+    PASS_ON(gw_sync_start(s, x));
+    for (size_t i = 0; i < N; i++)
+        sum += (double)x[i];
+    for (int t = 1; t <= 8; t++) {
+        PASS_ON(gw_sync_gradient(s, g));
+        double scale = gw_sync_scale(s);
+        REQUIRE(scale == (t > job->start ? job->scale : 1), "%s, step %d: %g",
+                job->spec, t, scale);
+        for (size_t i = 0; i < N; i++)
+            x[i] -= 0.5f;
+        applied += 0.5 * scale * N;
+        PASS_ON(gw_sync_model(s, x));
+    }
+    for (size_t i = 0; i < N; i++)
+        sum -= (double)x[i];
+    /* What topk has not sent yet is half of a step or two. */
+    double late = strstr(job->spec, "topk") != NULL ? job->scale * N : 0;
+    REQUIRE(sum <= applied + 1e-2 && sum >= applied - late - 1e-2,
+            "%s: %g went off, not %g", job->spec, sum, applied);
+    (void)c;
+    return GW_OK;
+}
+
+static gw_status scale_body(gw_comm *c, void *arg)
+{
+    const scaled *job = arg;
+    float x[N] = {0};
+    gw_sync *s;
+
+    PASS_ON(model_sync(&s, c, job->spec, GW_NONFINITE_STOP));
+    gw_status st = watch_scale(c, s, job, x);
+    gw_sync_free(s);
+    return st;
+}
+
+static void test_scale(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        scaled job = changes[i];
+        assert_run_ok(ranks_run(RANKS_THREADS, 2, scale_body, &job));
+    }
+}
+
 static void test_mistakes(void **state)
 {
     gw_optimizer_info sgd = SGD(.momentum = 0.9);
@@ -127,6 +200,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_again),
+        cmocka_unit_test(test_scale),
         cmocka_unit_test(test_mistakes),
     };
 

@@ -98,6 +98,30 @@ static void decay_comes_before_momentum(void **state)
     }
 }
 
+/* A spec that applies S times the change of the model applies weight decay of the
+ * optimizer's own once: it does with one worker what S times the rate and 1/S of the
+ * decay do. */
+static void decay_is_not_scaled(void **state)
+{
+    gwt_config c = advised("dense");
+
+    (void)state;
+    c.workers = 1;
+    c.optimizer = "adamw";
+    c.lr = 0.02;
+    c.hyper.weight_decay = 2.0;
+    gwt_summary dense = run(&c);
+    c.sync = "update:start=0,scale=2";
+    c.lr = 0.01;
+    c.hyper.weight_decay = 4.0;
+    gwt_summary scaled = run(&c);
+    c.hyper.weight_decay = 2.0;
+    gwt_summary other = run(&c);
+    assert_true(fabs(scaled.test_loss - dense.test_loss) < 1e-4);
+    assert_true(fabs(scaled.train_loss - dense.train_loss) < 1e-4);
+    assert_true(fabs(other.test_loss - dense.test_loss) > 1e-3);
+}
+
 /* ---- what is said -------------------------------------------------------------- */
 
 static void assert_says(const gwt_config *c, const char *note, const char *warning)
@@ -297,6 +321,7 @@ int main(void)
         RUN(nesterov_moves),
         RUN(optimizers_step_by_themselves),
         RUN(decay_comes_before_momentum),
+        RUN(decay_is_not_scaled),
         RUN(changes_are_told),
         RUN(advised_runs_go_on),
         RUN(runs_of_before_go_on),

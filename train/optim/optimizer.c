@@ -158,6 +158,7 @@ static const gwt_optimizer table[] = {
      .summary = "adam, with weight decay apart from it; 0.01 is usual",
      .takes = "weight-decay",
      .adaptive = 1,
+     .decays_itself = 1,
      .slots = 2,
      .step = adamw_step},
 };

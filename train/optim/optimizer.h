@@ -33,6 +33,7 @@ typedef struct gwt_optimizer {
     const char *name, *summary;
     const char *takes; /* which settings, by their names, with a blank between them */
     int adaptive;      /* steps depend on the size of gradients so far */
+    int decays_itself; /* weight decay is taken off x and is no part of the gradient */
     size_t slots;
     void (*step)(float *x, const float *g, float *const *slot, size_t n, double lr,
                  uint64_t t, const gwt_hyper *hyper);

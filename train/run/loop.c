@@ -258,6 +258,9 @@ static void apply_gradient(worker *w, uint64_t t)
 
     if (!gwt_momentum_moved(job))
         clip_gradient(w);
+    /* A sync that applies steps several times applies the decay once. */
+    if (job->optimizer->decays_itself)
+        hyper.weight_decay /= gw_sync_scale(w->sync);
     w->lr = rate_of(job, t);
     job->optimizer->step(gwt_model_params(w->model), gwt_model_grad(w->model), w->slot,
                          gwt_model_floats(w->model), w->lr, w->applied++, &hyper);
