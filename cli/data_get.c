@@ -98,7 +98,7 @@ static gw_status make_directories(const char *path)
             *at = '/';
         }
     if (mkdir(part, 0777) != 0 && errno != EEXIST)
-        return gw_fail(GW_ERR_SYSTEM, "cannot make %s: %s", path, strerror(errno));
+        return gw_fail(GW_ERR_SYSTEM, "cannot create %s: %s", path, strerror(errno));
     return GW_OK;
 }
 
@@ -154,7 +154,7 @@ static gw_status fetch(const gwc_set *set, const char *base)
     GWT_TRY(make_directories(base));
     snprintf(work, sizeof work, "%s/.%s-XXXXXX", base, set->place->name);
     if (mkdtemp(work) == NULL)
-        return gw_fail(GW_ERR_SYSTEM, "cannot make a directory in %s: %s", base,
+        return gw_fail(GW_ERR_SYSTEM, "cannot create a directory in %s: %s", base,
                        strerror(errno));
     st = fetch_into(set, work, base);
     gwc_remove_tree(work);

@@ -97,7 +97,8 @@ gw_status gwt_parse_real(const char *what, const char *text, double min, double 
     if (text[0] == '\0' || isspace((unsigned char)text[0]) || *end != '\0')
         return gw_fail(GW_ERR_ARG, "%s: '%s' is not a number", what, text);
     if (!(x >= min && x <= max) || !isfinite(x))
-        return gw_fail(GW_ERR_ARG, "%s: %s is not in %g..%g", what, text, min, max);
+        return gw_fail(GW_ERR_ARG, "%s: %s is not between %g and %g", what, text, min,
+                       max);
     *out = x;
     return GW_OK;
 }
@@ -115,8 +116,8 @@ gw_status gwt_parse_count(const char *what, const char *text, uint64_t min,
         return gw_fail(GW_ERR_ARG, "%s: '%s' is not a whole number", what, text);
     /* strtoull() takes a minus sign and wraps, so that is looked for as well. */
     if (text[0] == '-' || errno != 0 || x < min || x > max)
-        return gw_fail(GW_ERR_ARG, "%s: %s is not in %" PRIu64 "..%" PRIu64, what, text,
-                       min, max);
+        return gw_fail(GW_ERR_ARG, "%s: %s is not between %" PRIu64 " and %" PRIu64,
+                       what, text, min, max);
     *out = x;
     return GW_OK;
 }

@@ -25,8 +25,8 @@ refused "logistic|least-squares" --problem ridge
 refused "--dim" --dim 1000
 refused "locl" --sync "oneshot locl:4"
 refused "names no method" --sync " "
-refused "real workers" --sync topk:0.1
-refused "real workers" --sync local:4,start=2
+refused "cannot be simulated" --sync topk:0.1
+refused "cannot be simulated" --sync local:4,start=2
 refused "gradient each" --gradients 3 --workers 4
 
 "$GRADWIRE" convex --help | grep -q "Usage: gradwire convex" || fail "no help"

@@ -183,7 +183,7 @@ def wrong_files(tmp):
             ("damaged", {"train_images": packed[:20] + b"\xff\xff" + packed[22:]},
              ["train-images"]),
             ("magic", {"t10k_labels": b"GIF89a"}, ["t10k-labels", "begins with"]),
-            ("more", {"t10k_labels": idx([2], [0, 1, 1])}, ["t10k-labels", "goes on"]),
+            ("more", {"t10k_labels": idx([2], [0, 1, 1])}, ["t10k-labels", "longer than"]),
             ("labels", {"t10k_labels": idx([2], [0, 9])}, ["label", "9"]),
             ("mismatch", {"train_labels": idx([5], [0, 1, 0, 1, 0])}, ["5 labels", "6 images"])]:
         write_set(f"{tmp}/{name}", **file)

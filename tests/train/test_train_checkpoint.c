@@ -341,7 +341,7 @@ static void settings_of_before_are_read(void **state)
     refuse(&c, GW_ERR_ARG, name_of(2), "--nesterov off, but this run has on");
     c.hyper.nesterov = 0;
     assert_true(run_with(&c, warnings).model_hash == whole.model_hash);
-    assert_non_null(strstr(warnings, "does not say"));
+    assert_non_null(strstr(warnings, "does not record"));
     assert_non_null(strstr(warnings, "--threads"));
 }
 

@@ -141,11 +141,11 @@ static void wrong_options_are_told(void **state)
 {
     static const char *const wrong[][2] = {
         {"lstm:big", "'big'"},
-        {"lstm:0", "0 is not in"},
+        {"lstm:0", "0 is not between"},
         {"transformer:depth=3", "'depth'"},
         {"transformer:layers", "layers"},
         {"transformer:width=10,heads=4", "4 heads"},
-        {"fnn3:9", "takes no ':9'"},
+        {"fnn3:9", "':9' was given"},
     };
 
     (void)state;

@@ -243,8 +243,9 @@ static void samples_that_do_not_fit_are_named(void **state)
     assert_int_equal(gwt_model_find("vgg16", &spec), GW_OK);
     assert_int_equal(gwt_model_check(spec, (gwt_shape){3, 32, 32}, 10), GW_OK);
     assert_int_equal(gwt_model_check(spec, (gwt_shape){1, 28, 28}, 10), GW_ERR_ARG);
-    assert_string_equal(gw_error_message(), "model vgg16 is for samples of 32 x 32 "
-                                            "pixels, and these have 28 x 28");
+    assert_string_equal(
+        gw_error_message(),
+        "model vgg16 needs samples of 32 x 32 pixels, but these have 28 x 28");
     assert_int_equal(gwt_model_find("cnn", &spec), GW_OK);
     assert_int_equal(gwt_model_check(spec, (gwt_shape){1, 27, 28}, 10), GW_ERR_ARG);
     assert_non_null(strstr(gw_error_message(), "pool1"));

@@ -87,7 +87,7 @@ static void another_model(void **state)
     (void)state;
     write_model(small);
     refuse(wide, "3 x 7", "3 x 8");
-    refuse(deep, "has a tensor", "which the model has not");
+    refuse(deep, "has a tensor", "the model has none of that name");
     gwt_model_free(small);
     gwt_model_free(wide);
     gwt_model_free(deep);

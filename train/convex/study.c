@@ -14,7 +14,10 @@ gw_status gwt_study_init(gwt_study *out, const gwt_study_config *config)
     *out = (gwt_study){.config = *config};
     out->steps = config->gradients / (uint64_t)config->workers;
     if (out->steps == 0)
-        return gw_fail(GW_ERR_ARG, "%d workers need a gradient each", config->workers);
+        return gw_fail(
+            GW_ERR_ARG,
+            "%d workers need at least one gradient each; increase --gradients",
+            config->workers);
     uint64_t samples = out->steps * (uint64_t)config->workers;
     out->rows = gwt_calloc(samples, width * sizeof(float), "samples");
     out->rates = gwt_calloc(out->steps, sizeof(double), "step sizes");
@@ -138,8 +141,8 @@ gw_status gwt_study_simulate(const gwt_study *study, const char *sync,
     GWT_TRY(make_plan(&how, sync, &known));
     if (!known)
         return gw_fail(GW_ERR_ARG,
-                       "'%s' needs real workers; simulated ones average whole models, "
-                       "from the first step on",
+                       "'%s' cannot be simulated, because simulated workers average "
+                       "whole models from the first step on; use --spawn threads",
                        sync);
     for (uint64_t s = 0, n; s < study->steps; s += n, out->rounds++) {
         n = period(&how, s, study->steps, c->workers);

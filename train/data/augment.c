@@ -14,8 +14,8 @@ gw_status gwt_augment_check(int what, gwt_shape shape)
         (shape.height >= SMALLEST && shape.width >= SMALLEST))
         return GW_OK;
     return gw_fail(GW_ERR_ARG,
-                   "--augment needs pictures of at least %dx%d; the samples of this "
-                   "data set are %zux%zu",
+                   "--augment needs images of at least %dx%d; this data set has "
+                   "samples of %zux%zu",
                    SMALLEST, SMALLEST, shape.height, shape.width);
 }
 

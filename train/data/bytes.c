@@ -45,8 +45,8 @@ static gw_status zlib_failed(gzFile file, const char *path)
     if (code == Z_ERRNO)
         return cannot_read(path);
     if (code == Z_BUF_ERROR)
-        return gw_fail(GW_ERR_DATA, "%s is cut short; get it again", path);
-    return gw_fail(GW_ERR_DATA, "%s is damaged (%s); get it again", path, text);
+        return gw_fail(GW_ERR_DATA, "%s is cut short; download it again", path);
+    return gw_fail(GW_ERR_DATA, "%s is damaged (%s); download it again", path, text);
 }
 
 static gw_status grow(gwt_bytes *out, size_t *cap)
@@ -95,7 +95,7 @@ static gw_status unpack_file(gwt_bytes *out, int fd, const char *path)
     st = unpack(out, file, path);
     /* Z_BUF_ERROR: the stream ends before its own end mark. */
     if (gzclose(file) == Z_BUF_ERROR && st == GW_OK)
-        st = gw_fail(GW_ERR_DATA, "%s is cut short; get it again", path);
+        st = gw_fail(GW_ERR_DATA, "%s is cut short; download it again", path);
     return st;
 }
 
@@ -111,7 +111,7 @@ static gw_status open_regular(const char *path, int *fd, size_t *len)
         return cannot_read(path);
     if (fstat(*fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(*fd);
-        return gw_fail(GW_ERR_SYSTEM, "cannot read %s: it is not a file", path);
+        return gw_fail(GW_ERR_SYSTEM, "cannot read %s: it is not a regular file", path);
     }
     *len = (size_t)info.st_size;
     return GW_OK;

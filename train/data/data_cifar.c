@@ -26,19 +26,18 @@ gw_status gwt_cifar_check(const uint8_t *at, size_t len, const char *path)
     size_t records = len / RECORD;
 
     if (len == 0)
-        return gw_fail(GW_ERR_DATA, "%s is empty; get it again", path);
+        return gw_fail(GW_ERR_DATA, "%s is empty; download it again", path);
     if (len % RECORD != 0)
         return gw_fail(GW_ERR_DATA,
-                       "%s has %zu bytes, which is no multiple of %d, the size of a "
-                       "CIFAR-10 record: %zu or %zu would fit; get it again",
+                       "%s has %zu bytes, which is not a multiple of %d, the size of a "
+                       "CIFAR-10 record (%zu or %zu would be); download it again",
                        path, len, RECORD, records * RECORD, (records + 1) * RECORD);
     for (size_t i = 0; i < records; i++)
         if (at[i * RECORD] >= CLASSES)
-            return gw_fail(
-                GW_ERR_DATA,
-                "%s: record %zu has label %d, but CIFAR-10 has labels 0..%d; "
-                "get it again",
-                path, i, at[i * RECORD], CLASSES - 1);
+            return gw_fail(GW_ERR_DATA,
+                           "%s: record %zu has label %d, but CIFAR-10 labels are 0 to "
+                           "%d; download it again",
+                           path, i, at[i * RECORD], CLASSES - 1);
     return GW_OK;
 }
 

@@ -41,7 +41,7 @@ static gw_status read_images(gwt_block *block, gwt_shape *shape, gwt_bytes *kept
     block->sample_step = idx.dim[1] * idx.dim[2];
     *shape = (gwt_shape){1, idx.dim[1], idx.dim[2]};
     if (block->count > UINT32_MAX)
-        return gw_fail(GW_ERR_DATA, "%s has more images than gradwire can count", path);
+        return gw_fail(GW_ERR_DATA, "%s has too many images", path);
     return GW_OK;
 }
 
@@ -88,23 +88,20 @@ gw_status gwt_idx_load(gwt_data *out, const char *directory, size_t classes)
     GWT_TRY(read_split(&out->train, &out->shape, &out->classes, out->owned, directory,
                        "train"));
     if (classes != 0 && out->classes != classes)
-        return gw_fail(GW_ERR_DATA,
-                       "%s: the largest label to train with is %zu, but this data set "
-                       "has %zu classes",
-                       directory, out->classes - 1, classes);
+        return gw_fail(
+            GW_ERR_DATA,
+            "%s: the largest training label is %zu, but this data set has %zu classes",
+            directory, out->classes - 1, classes);
     GWT_TRY(read_split(&out->test, &test_shape, &test_classes, out->owned + 2,
                        directory, "t10k"));
     if (test_shape.height != out->shape.height || test_shape.width != out->shape.width)
         return gw_fail(GW_ERR_DATA,
-                       "%s: the images to test with are %zux%zu, those to train with "
-                       "%zux%zu",
+                       "%s: test images are %zux%zu, but training images are %zux%zu",
                        directory, test_shape.height, test_shape.width,
                        out->shape.height, out->shape.width);
     if (test_classes > out->classes)
-        return gw_fail(
-            GW_ERR_DATA,
-            "%s: a label to test with is %zu, but those to train with end at "
-            "%zu",
-            directory, test_classes - 1, out->classes - 1);
+        return gw_fail(GW_ERR_DATA,
+                       "%s: a test label is %zu, but the largest training label is %zu",
+                       directory, test_classes - 1, out->classes - 1);
     return GW_OK;
 }

@@ -19,7 +19,8 @@ static gw_status unknown(const char *set, const char *word,
                                  : i + 1 == count ? " and "
                                                   : ", ",
                                  words[i].name);
-    return gw_fail(GW_ERR_ARG, "data set %s: no '%s'; there are %s", set, word, list);
+    return gw_fail(GW_ERR_ARG, "data set %s: unknown option '%s'; expected one of %s",
+                   set, word, list);
 }
 
 /* One "name=value". */
@@ -50,7 +51,7 @@ gw_status gwt_data_options(const char *set, const char *rest,
     if (rest == NULL)
         return GW_OK;
     if (strlen(rest) >= sizeof copy)
-        return gw_fail(GW_ERR_ARG, "data set %s: too many words", set);
+        return gw_fail(GW_ERR_ARG, "data set %s: the options are too long", set);
     snprintf(copy, sizeof copy, "%s", rest);
     for (char *w = strtok_r(copy, ",", &save); w != NULL;
          w = strtok_r(NULL, ",", &save))

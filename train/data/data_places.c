@@ -94,9 +94,9 @@ static gw_status search_in(const gwt_place *place, const char *data_dir,
         return GW_OK;
     /* It may be there, where nobody lets us look. */
     if (access(data_dir, R_OK | X_OK) != 0 && errno == EACCES)
-        return gw_fail(GW_ERR_SYSTEM, "data set %s: cannot look into %s: no permission",
+        return gw_fail(GW_ERR_SYSTEM, "data set %s: cannot read %s: permission denied",
                        place->name, data_dir);
-    return gw_fail(GW_ERR_SYSTEM, "data set %s: no %s[.gz] in %s or %s/%s; %s",
+    return gw_fail(GW_ERR_SYSTEM, "data set %s: found no %s[.gz] in %s or %s/%s; %s",
                    place->name, place->mark, data_dir, data_dir, place->name, get);
 }
 

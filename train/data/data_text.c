@@ -75,7 +75,7 @@ static gw_status find_part(const reader *r, const char *part, char path[FILE_CAP
     }
     closedir(dir);
     if (rival[0] != '\0')
-        return gw_fail(GW_ERR_DATA, "%s holds both %s and %s; rename one to %s.txt",
+        return gw_fail(GW_ERR_DATA, "%s has both %s and %s; rename one to %s.txt",
                        r->directory, best, rival, part);
     path[0] = '\0';
     if (best[0] != '\0')
@@ -87,7 +87,7 @@ static gw_status read_text(gwt_bytes *out, const char *path)
 {
     GWT_TRY(gwt_bytes_load(out, path));
     if (out->len == 0)
-        return gw_fail(GW_ERR_DATA, "%s is empty; it needs at least a line of text",
+        return gw_fail(GW_ERR_DATA, "%s is empty; it needs at least one line of text",
                        path);
     return GW_OK;
 }
@@ -152,11 +152,10 @@ static gw_status number_of(reader *r, gwt_span word, int learn, const char *path
     if (*out == UINT32_MAX)
         *out = gwt_words_find(&r->words, unk);
     if (*out == UINT32_MAX)
-        return gw_fail(
-            GW_ERR_DATA,
-            "%s, line %zu: '%.*s' is not a word of the text to train with, and that "
-            "has no <unk> to stand for it",
-            path, line, word.len < 60 ? (int)word.len : 60, word.at);
+        return gw_fail(GW_ERR_DATA,
+                       "%s, line %zu: '%.*s' does not occur in the training text, "
+                       "which has no <unk> to replace it",
+                       path, line, word.len < 60 ? (int)word.len : 60, word.at);
     return GW_OK;
 }
 
@@ -206,8 +205,7 @@ static gw_status load_train(reader *r, gwt_data *out)
     GWT_TRY(find_part(r, "train", path));
     if (path[0] == '\0')
         return gw_fail(GW_ERR_SYSTEM,
-                       "no train.txt[.gz] or NAME.train.txt[.gz] in %s: that is the "
-                       "text to train with",
+                       "%s has no training text, train.txt[.gz] or NAME.train.txt[.gz]",
                        r->directory);
     GWT_TRY(read_text(&r->train, path));
     return encode(r, &out->train, &r->train, 1, path);
@@ -242,8 +240,7 @@ static gw_status load_all(reader *r, gwt_data *out)
     }
     if (out->test.tokens == 0)
         return gw_fail(GW_ERR_SYSTEM,
-                       "neither test.txt nor valid.txt (with or without .gz) in %s: "
-                       "nothing to test with",
+                       "%s has no test text, test.txt[.gz] or valid.txt[.gz]",
                        r->directory);
     out->classes = r->by_byte ? 256 : r->words.count;
     return GW_OK;
@@ -258,15 +255,15 @@ static gw_status parse(reader *r, const char *rest)
                                   : strlen(rest);
 
     if (len == 0 || len >= sizeof r->directory)
-        return gw_fail(GW_ERR_ARG, "data set text needs a directory, as in text:DIR or "
-                                   "text:DIR,by=byte");
+        return gw_fail(GW_ERR_ARG,
+                       "data set text needs a directory: text:DIR or text:DIR,by=byte");
     snprintf(r->directory, sizeof r->directory, "%.*s", (int)len, rest);
     if (option != NULL && strcmp(option, ",by=word") != 0) {
         if (strcmp(option, ",by=byte") != 0)
-            return gw_fail(GW_ERR_ARG,
-                           "data set text: no '%s'; there are by=word and "
-                           "by=byte",
-                           option + 1);
+            return gw_fail(
+                GW_ERR_ARG,
+                "data set text: unknown option '%s'; expected by=word or by=byte",
+                option + 1);
         r->by_byte = 1;
     }
     return GW_OK;
@@ -293,8 +290,8 @@ static gw_status cut(gwt_split *split, size_t sequence, const char *what)
 {
     if (split->tokens < sequence + 1)
         return gw_fail(GW_ERR_DATA,
-                       "the text to %s with has %zu token%s, but one row of --sequence "
-                       "%zu needs %zu; make --sequence smaller",
+                       "the %s text has %zu token%s, but one row of --sequence %zu "
+                       "needs %zu; make --sequence smaller",
                        what, split->tokens, split->tokens == 1 ? "" : "s", sequence,
                        sequence + 1);
     split->count = (split->tokens - 1) / sequence;
@@ -304,9 +301,9 @@ static gw_status cut(gwt_split *split, size_t sequence, const char *what)
 gw_status gwt_text_cut(gwt_data *data, size_t sequence)
 {
     data->shape = (gwt_shape){sequence, 1, 1};
-    GWT_TRY(cut(&data->train, sequence, "train"));
+    GWT_TRY(cut(&data->train, sequence, "training"));
     if (data->valid.tokens > 0)
-        GWT_TRY(cut(&data->valid, sequence, "validate"));
+        GWT_TRY(cut(&data->valid, sequence, "validation"));
     return cut(&data->test, sequence, "test");
 }
 

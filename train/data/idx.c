@@ -14,20 +14,21 @@ static size_t big_endian(const uint8_t b[WORD])
 
 static gw_status cut_short(const char *path, const char *part)
 {
-    return gw_fail(GW_ERR_DATA, "%s is cut short in its %s; get it again", path, part);
+    return gw_fail(GW_ERR_DATA, "%s is cut short in its %s; download it again", path,
+                   part);
 }
 
 static gw_status read_header(gwt_idx *out, const uint8_t *at, size_t len, size_t dims,
                              const char *path)
 {
     if (len == 0)
-        return gw_fail(GW_ERR_DATA, "%s is empty; get it again", path);
+        return gw_fail(GW_ERR_DATA, "%s is empty; download it again", path);
     if (len < WORD)
         return cut_short(path, "header");
     if (at[0] != 0 || at[1] != 0 || at[2] != TYPE_UBYTE || at[3] != dims)
         return gw_fail(GW_ERR_DATA,
-                       "%s begins with %02x%02x%02x%02x, not with 0000%02x%02zx: it is "
-                       "not the IDX file expected here",
+                       "%s begins with %02x%02x%02x%02x instead of 0000%02x%02zx; it "
+                       "is not the IDX file expected here",
                        path, at[0], at[1], at[2], at[3], TYPE_UBYTE, dims);
     if (len < WORD * (1 + dims))
         return cut_short(path, "header");
@@ -43,9 +44,8 @@ static gw_status count_elements(const gwt_idx *idx, const char *path, size_t *to
     *total = 1;
     for (size_t i = 0; i < idx->dims; i++) {
         if (idx->dim[i] == 0 || idx->dim[i] > ((size_t)1 << 40) / *total)
-            return gw_fail(GW_ERR_DATA,
-                           "%s has an impossible size %zu in dimension %zu", path,
-                           idx->dim[i], i);
+            return gw_fail(GW_ERR_DATA, "%s has an invalid size %zu in dimension %zu",
+                           path, idx->dim[i], i);
         *total *= idx->dim[i];
     }
     return GW_OK;
@@ -62,8 +62,10 @@ gw_status gwt_idx_parse(gwt_idx *out, const uint8_t *at, size_t len, size_t dims
     if (len - header < total)
         return cut_short(path, "elements");
     if (len - header > total)
-        return gw_fail(GW_ERR_DATA, "%s goes on after the %zu elements it announces",
-                       path, total);
+        return gw_fail(
+            GW_ERR_DATA,
+            "%s is longer than its header says, which announces %zu elements", path,
+            total);
     out->at = at + header;
     return GW_OK;
 }

@@ -76,7 +76,8 @@ gw_status gwt_words_add(gwt_words *words, gwt_span word, uint32_t *number)
 
     if (words->slot[i] == 0) {
         if (words->count == GWT_WORDS_MAX)
-            return gw_fail(GW_ERR_DATA, "more than %d different words", GWT_WORDS_MAX);
+            return gw_fail(GW_ERR_DATA, "the text has more than %d different words",
+                           GWT_WORDS_MAX);
         if (words->count == words->slots / 2) {
             GWT_TRY(grow(words));
             i = slot_of(words, word);

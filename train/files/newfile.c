@@ -91,7 +91,7 @@ static gw_status find_target(gwt_newfile *file, const char *path)
     gwt_newfile_hold(file, NULL, 0);
     /* Room for the end of a partial file's name. */
     if (n < 0 || n + 48 > GWT_FILE_CAP)
-        return gw_fail(GW_ERR_ARG, "the name %.64s... is too long", path);
+        return gw_fail(GW_ERR_ARG, "the path %.64s... is too long", path);
     memcpy(file->target, file->path, sizeof file->target);
     GWT_TRY(follow_links(file));
     file->straight = descriptor_of(file->target) >= 0 ||

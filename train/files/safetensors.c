@@ -22,14 +22,14 @@ static gw_status read_header(gwt_safetensors *in)
 
     if (in->from.len < sizeof word)
         return gw_fail(GW_ERR_DATA,
-                       "%s is no safetensors file: it has %" PRIu64 " bytes",
+                       "%s is not a safetensors file: it has %" PRIu64 " bytes",
                        in->from.name, in->from.len);
     GWT_TRY(gwt_source_read(&in->from, 0, word, sizeof word));
     len = gwt_get_word(word);
     if (len > in->from.len - sizeof word || len > HEADER_MAX)
         return gw_fail(GW_ERR_DATA,
-                       "%s is no safetensors file, or cut off: its header would have "
-                       "%" PRIu64 " bytes",
+                       "%s is not a safetensors file, or is cut off: its header would "
+                       "have %" PRIu64 " bytes",
                        in->from.name, len);
     in->header = gwt_calloc((size_t)len + 1, 1, "the header of a safetensors file");
     if (in->header == NULL)
@@ -83,10 +83,10 @@ gw_status gwt_safetensors_check(const gwt_safetensors *in, const gwt_stored *ten
 {
     if (strcmp(tensor->type, "F32") != 0)
         return gw_fail(GW_ERR_DATA,
-                       "tensor '%.100s' in %s is of type %s; only F32 can be read",
+                       "tensor '%.100s' in %s has type %s; only F32 is supported",
                        tensor->name, in->from.name, tensor->type);
     if (tensor->end - tensor->begin != 4 * (uint64_t)n)
-        return gw_fail(GW_ERR_DATA, "tensor '%.100s' in %s has not %zu values",
+        return gw_fail(GW_ERR_DATA, "tensor '%.100s' in %s does not have %zu values",
                        tensor->name, in->from.name, n);
     return GW_OK;
 }

@@ -19,7 +19,7 @@ typedef struct parser {
 
 static gw_status wrong(const parser *p, const char *what)
 {
-    return gw_fail(GW_ERR_DATA, "%s is no good safetensors file: %s at byte %zu",
+    return gw_fail(GW_ERR_DATA, "%s is not a valid safetensors file: %s at byte %zu",
                    p->in->from.name, what, (size_t)(p->at - p->begin) + 8);
 }
 
@@ -66,11 +66,11 @@ static gw_status take_unicode(parser *p, char **out)
     for (int i = 0; i < 4; i++, p->at++) {
         int digit = p->at < p->end ? hex_digit(*p->at) : -1;
         if (digit < 0)
-            return wrong(p, "a bad \\u");
+            return wrong(p, "an invalid \\u");
         code = 16 * code + (unsigned)digit;
     }
     if (code == 0 || (code >= 0xd800 && code < 0xe000))
-        return wrong(p, "a \\u that no name has");
+        return wrong(p, "an unsupported \\u");
     if (code < 0x80) {
         *(*out)++ = (char)code;
         return GW_OK;
@@ -97,7 +97,7 @@ static gw_status take_escape(parser *p, char **out)
         return take_unicode(p, out);
     }
     if (found == NULL)
-        return wrong(p, "a bad escape");
+        return wrong(p, "an invalid escape");
     p->at++;
     *(*out)++ = to[found - from];
     return GW_OK;
@@ -119,7 +119,7 @@ static gw_status take_string(parser *p, const char **text)
             *out++ = c;
     }
     if (p->at == p->end)
-        return wrong(p, "a string without end");
+        return wrong(p, "an unterminated string");
     p->at++;
     *out = '\0'; /* on the closing quote at the latest */
     return GW_OK;
@@ -133,7 +133,7 @@ static gw_status take_count(parser *p, uint64_t *out)
 
     skip_blanks(p);
     if (p->at == p->end || *p->at < '0' || *p->at > '9')
-        return wrong(p, "a number expected");
+        return wrong(p, "no number");
     for (; p->at < p->end && *p->at >= '0' && *p->at <= '9'; p->at++) {
         uint64_t digit = (uint64_t)(*p->at - '0');
         if (x > (UINT64_MAX - digit) / 10)
@@ -168,7 +168,7 @@ static gw_status check_tensor(const parser *p, const gwt_stored *t)
     uint64_t room = p->in->from.len - p->in->data, n = 1;
 
     if (t->begin > t->end || t->end > room)
-        return gw_fail(GW_ERR_DATA, "tensor '%.100s' lies outside of %s", t->name,
+        return gw_fail(GW_ERR_DATA, "tensor '%.100s' is outside of %s", t->name,
                        p->in->from.name);
     if (strcmp(t->type, "F32") != 0)
         return GW_OK;
@@ -178,7 +178,8 @@ static gw_status check_tensor(const parser *p, const gwt_stored *t)
         n *= t->dim[i];
     }
     if (n > room / 4 || t->end - t->begin != 4 * n)
-        return gw_fail(GW_ERR_DATA, "tensor '%.100s' in %s is not as long as its shape",
+        return gw_fail(GW_ERR_DATA,
+                       "the length of tensor '%.100s' in %s does not match its shape",
                        t->name, p->in->from.name);
     return GW_OK;
 }
@@ -203,7 +204,7 @@ static gw_status take_field(parser *p, gwt_stored *t, unsigned *seen)
     if (which == 2) {
         GWT_TRY(take_counts(p, offsets, 2, &n));
         if (n != 2)
-            return wrong(p, "two offsets expected");
+            return wrong(p, "not two offsets");
         t->begin = offsets[0];
         t->end = offsets[1];
         return GW_OK;
@@ -245,7 +246,7 @@ static gw_status take_tensor(parser *p, const char *name)
     while (take(p, ','));
     GWT_TRY(expect(p, '}'));
     if (seen != 7)
-        return wrong(p, "a tensor without type, shape or place");
+        return wrong(p, "a tensor without type, shape or offsets");
     GWT_TRY(check_tensor(p, &t));
     return append(p, &t);
 }
@@ -290,8 +291,8 @@ static gw_status check_names(gwt_safetensors *in)
         qsort(in->list, in->count, sizeof *in->list, by_name);
     for (size_t i = 1; i < in->count; i++)
         if (strcmp(in->list[i - 1].name, in->list[i].name) == 0)
-            return gw_fail(GW_ERR_DATA, "%s has a tensor '%.100s' twice", in->from.name,
-                           in->list[i].name);
+            return gw_fail(GW_ERR_DATA, "%s has two tensors named '%.100s'",
+                           in->from.name, in->list[i].name);
     return GW_OK;
 }
 
@@ -345,7 +346,7 @@ gw_status gwt_safetensors_parse(gwt_safetensors *in, char *json, size_t len)
     }
     skip_blanks(&p);
     if (p.at != p.end)
-        return wrong(&p, "something after the header's end");
+        return wrong(&p, "text after the end of the header");
     GWT_TRY(check_names(in));
     return check_places(in);
 }

@@ -71,7 +71,7 @@ static gw_status next_section(scan *s, gwt_section *out)
     uint64_t left = s->in->from.len - s->at, check;
 
     if (left < GWT_SECTION_HEAD + GWT_SECTION_TAIL)
-        return damaged(s, "it ends");
+        return damaged(s, "it is cut off");
     GWT_TRY(gwt_source_read(&s->in->from, s->at, head, sizeof head));
     uint64_t names = gwt_get_word(head), len = gwt_get_word(head + 8);
     *out = (gwt_section){(uint32_t)names, (uint32_t)(names >> 32),
@@ -81,7 +81,7 @@ static gw_status next_section(scan *s, gwt_section *out)
     GWT_TRY(check_of(s, GWT_SECTION_HEAD + len, &check));
     GWT_TRY(gwt_source_read(&s->in->from, out->at + len, tail, sizeof tail));
     if (gwt_get_word(tail) != check)
-        return damaged(s, "a section does not match its check");
+        return damaged(s, "a section does not match its checksum");
     if (out->kind != GWT_KIND_END)
         gwt_check_add(&s->all, tail, sizeof tail);
     s->at = out->at + len + GWT_SECTION_TAIL;
@@ -93,7 +93,7 @@ static gw_status check_end(scan *s, const gwt_section *end)
     uint8_t word[GWT_END_LEN];
 
     if (end->len != sizeof word || s->at != s->in->from.len)
-        return damaged(s, "it goes on after its end");
+        return damaged(s, "there are bytes after its end");
     GWT_TRY(gwt_source_read(&s->in->from, end->at, word, sizeof word));
     if (gwt_get_word(word) != s->in->count ||
         gwt_get_word(word + 8) != gwt_check_end(&s->all))
@@ -169,7 +169,6 @@ gw_status gwt_sections_read(const gwt_sections *in, const gwt_section *section,
                             uint64_t from, void *to, size_t len)
 {
     if (from > section->len || len > section->len - from)
-        return gw_fail(GW_ERR_DATA, "a section of %s is shorter than it should be",
-                       in->from.name);
+        return gw_fail(GW_ERR_DATA, "a section of %s is too short", in->from.name);
     return gwt_source_read(&in->from, section->at + from, to, len);
 }

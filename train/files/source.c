@@ -16,8 +16,9 @@ gw_status gwt_source_open(gwt_source *out, const char *path)
 
     *out = (gwt_source){.name = path, .fd = open(path, O_RDONLY | O_CLOEXEC)};
     if (out->fd < 0 || fstat(out->fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        gw_status st = gw_fail(GW_ERR_SYSTEM, "cannot read %s: %s", path,
-                               out->fd < 0 ? strerror(errno) : "it is no file");
+        gw_status st =
+            gw_fail(GW_ERR_SYSTEM, "cannot read %s: %s", path,
+                    out->fd < 0 ? strerror(errno) : "it is not a regular file");
         gwt_source_close(out);
         return st;
     }

@@ -56,8 +56,8 @@ static gw_status product(size_t m, size_t n, size_t k, gwt_operand a, gwt_operan
     if (st == dnnl_success)
         return GW_OK;
     return gw_fail(GW_ERR_SYSTEM,
-                   "oneDNN refused a product of %zu x %zu by %zu x %zu (status %d)", m,
-                   k, k, n, (int)st);
+                   "oneDNN cannot multiply %zu x %zu by %zu x %zu (status %d)", m, k, k,
+                   n, (int)st);
 }
 
 gw_status gwt_matmul(size_t m, size_t n, size_t k, gwt_operand a, gwt_operand b,

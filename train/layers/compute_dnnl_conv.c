@@ -75,8 +75,8 @@ static gw_status refused(const gwt_conv *c, dnnl_status_t st)
     if (st == dnnl_out_of_memory)
         return gw_fail(GW_ERR_NOMEM, "no memory for a convolution");
     return gw_fail(GW_ERR_SYSTEM,
-                   "oneDNN refused a convolution of %zu x %zu x %zu to %zu channels "
-                   "(status %d)",
+                   "oneDNN cannot compute a convolution of %zu x %zu x %zu to %zu "
+                   "channels (status %d)",
                    o->in.channels, o->in.height, o->in.width, o->out.channels, (int)st);
 }
 

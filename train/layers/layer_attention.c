@@ -67,7 +67,8 @@ static gw_status plan_attention(gwt_layer *layer)
     size_t n = layer->in.width, T = layer->in.channels, heads = layer->spec->heads;
 
     if (heads == 0 || n % heads != 0 || layer->in.height != 1)
-        return gw_fail(GW_ERR_ARG, "layer %s: %zu heads cannot share vectors of %zu",
+        return gw_fail(GW_ERR_ARG,
+                       "layer %s: %zu heads cannot divide vectors of length %zu",
                        layer->spec->name, heads, n);
     double bound = sqrt(3.0 / (double)n);
     layer->out = layer->in;

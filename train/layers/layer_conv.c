@@ -37,7 +37,8 @@ static gw_status plan_conv(gwt_layer *layer)
            fan = layer->in.channels * spec->kernel * spec->kernel;
 
     if (spec->kernel % 2 != 1 || gwt_shape_floats(layer->in) == 0)
-        return gw_fail(GW_ERR_ARG, "layer %s: a window of %zu pixels has no middle",
+        return gw_fail(GW_ERR_ARG,
+                       "layer %s: the window of %zu pixels must have an odd width",
                        spec->name, spec->kernel);
     layer->out = (gwt_shape){
         .channels = spec->units,

@@ -33,10 +33,10 @@ static gw_status plan_dense(gwt_layer *layer)
     size_t in = gwt_shape_floats(layer->in), out = layer->spec->units;
 
     if (in == 0 || out == 0)
-        return gw_fail(GW_ERR_ARG, "layer %s: %zu inputs and %zu outputs make no layer",
+        return gw_fail(GW_ERR_ARG, "layer %s: cannot have %zu inputs and %zu outputs",
                        layer->spec->name, in, out);
     if (layer->in_block > 1 && layer->in.height * layer->in.width > 1)
-        return gw_fail(GW_ERR_ARG, "layer %s: needs a flatten before it",
+        return gw_fail(GW_ERR_ARG, "layer %s needs a flatten layer before it",
                        layer->spec->name);
     in = inputs(layer);
     /* Keeps the scale of signals from layer to layer: He's bound where half of the

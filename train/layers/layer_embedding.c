@@ -20,7 +20,7 @@ static gw_status plan_embedding(gwt_layer *layer)
     size_t steps = layer->in.channels, units = layer->spec->units;
 
     if (steps == 0 || gwt_shape_floats(layer->in) != steps)
-        return gw_fail(GW_ERR_ARG, "layer %s reads rows of tokens, not %zux%zux%zu",
+        return gw_fail(GW_ERR_ARG, "layer %s needs rows of tokens, not %zux%zux%zu",
                        layer->spec->name, steps, layer->in.height, layer->in.width);
     layer->out = (gwt_shape){steps, 1, units};
     layer->params = layer->spec->positions ? 2 : 1;

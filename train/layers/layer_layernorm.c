@@ -14,7 +14,7 @@ static gw_status plan_norm(gwt_layer *layer)
     size_t n = layer->in.width;
 
     if (n == 0 || layer->in.height != 1)
-        return gw_fail(GW_ERR_ARG, "layer %s reads rows of vectors", layer->spec->name);
+        return gw_fail(GW_ERR_ARG, "layer %s needs rows of vectors", layer->spec->name);
     layer->out = layer->in;
     layer->params = 2;
     layer->tensor[0] = (gwt_param){"weight", 1, n, 0.0, 1.0};

@@ -60,7 +60,7 @@ static gw_status plan_lstm(gwt_layer *layer)
     double bound = 1.0 / sqrt((double)H);
 
     if (layer->in.height != 1 || T == 0 || H == 0 || I == 0)
-        return gw_fail(GW_ERR_ARG, "layer %s reads rows of vectors, not %zux%zux%zu",
+        return gw_fail(GW_ERR_ARG, "layer %s needs rows of vectors, not %zux%zux%zu",
                        layer->spec->name, T, layer->in.height, I);
     layer->out = (gwt_shape){T, 1, H};
     layer->params = 4;

@@ -15,7 +15,7 @@ static gw_status plan_maxpool(gwt_layer *layer)
 
     if (k == 0 || in.height % k != 0 || in.width % k != 0)
         return gw_fail(GW_ERR_ARG,
-                       "layer %s: windows of %zu x %zu do not fill %zu x %zu pixels",
+                       "layer %s: windows of %zu x %zu do not divide %zu x %zu pixels",
                        layer->spec->name, k, k, in.height, in.width);
     layer->out = in;
     layer->out_block = layer->in_block;

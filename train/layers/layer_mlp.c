@@ -59,7 +59,7 @@ static gw_status plan_mlp(gwt_layer *layer)
     size_t n = layer->in.width, m = layer->spec->units;
 
     if (n == 0 || m == 0 || layer->in.height != 1)
-        return gw_fail(GW_ERR_ARG, "layer %s reads rows of vectors", layer->spec->name);
+        return gw_fail(GW_ERR_ARG, "layer %s needs rows of vectors", layer->spec->name);
     double up = sqrt(6.0 / (double)n), down = sqrt(6.0 / (double)(n + m));
     layer->out = layer->in;
     layer->params = 6;

@@ -20,17 +20,17 @@ gw_status gwt_loss_check(gwt_loss loss, const char *model, size_t classes)
     if (loss == GWT_LOSS_SQUARES && classes != 0)
         return gw_fail(GW_ERR_ARG,
                        "model %s predicts numbers, but this data set has %zu classes; "
-                       "--data least-squares has numbers",
+                       "use --data least-squares",
                        model, classes);
     if (loss == GWT_LOSS_LOGISTIC && classes != 2)
         return gw_fail(GW_ERR_ARG,
-                       "model %s tells two classes apart, but this data set has %zu; "
-                       "softmax takes any number",
+                       "model %s separates two classes, but this data set has %zu; use "
+                       "--model softmax",
                        model, classes);
     if (loss == GWT_LOSS_SOFTMAX && classes == 0)
         return gw_fail(GW_ERR_ARG,
-                       "model %s tells classes apart, but this data set has numbers to "
-                       "predict; --model least-squares does",
+                       "model %s predicts classes, but this data set has numbers; use "
+                       "--model least-squares",
                        model);
     return GW_OK;
 }

@@ -64,10 +64,10 @@ static gw_status check_samples(const gwt_model_spec *spec, gwt_shape in)
         (want.height == 0 || want.height == in.height) &&
         (want.width == 0 || want.width == in.width))
         return GW_OK;
-    return gw_fail(GW_ERR_ARG,
-                   "model %s is for samples of %zu x %zu pixels, and these have "
-                   "%zu x %zu",
-                   spec->name, want.height, want.width, in.height, in.width);
+    return gw_fail(
+        GW_ERR_ARG,
+        "model %s needs samples of %zu x %zu pixels, but these have %zu x %zu",
+        spec->name, want.height, want.width, in.height, in.width);
 }
 
 /* Fills in the sizes of all layers and tensors. */
@@ -101,8 +101,7 @@ static gw_status plan(gwt_model *m, const gwt_model_spec *spec, const char *opti
     }
     if (gwt_shape_floats(in) % m->columns != 0)
         return gw_fail(GW_ERR_ARG,
-                       "model %s ends with %zu outputs, but there are %zu "
-                       "classes",
+                       "model %s has %zu outputs, but there are %zu classes",
                        spec->name, gwt_shape_floats(in), m->columns);
     return GW_OK;
 }

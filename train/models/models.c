@@ -62,12 +62,12 @@ static const gwt_model_spec *const table[] = {
     &gwt_model_resnet20,
     &gwt_model_vgg16,
     &(const gwt_model_spec){.name = "logistic",
-                            .summary = "logistic regression, for two classes",
+                            .summary = "logistic regression for two classes",
                             .layers = linear,
                             .count = COUNT(linear),
                             .loss = GWT_LOSS_LOGISTIC},
     &(const gwt_model_spec){.name = "least-squares",
-                            .summary = "linear regression, for numbers",
+                            .summary = "linear regression",
                             .layers = linear,
                             .count = COUNT(linear),
                             .loss = GWT_LOSS_SQUARES},
@@ -89,7 +89,8 @@ static gw_status check_options(const gwt_model_spec *spec, const char *options)
     if (spec->make != NULL)
         return spec->make(options, list, &count);
     if (options != NULL)
-        return gw_fail(GW_ERR_ARG, "model %s takes no ':%s'", spec->name, options);
+        return gw_fail(GW_ERR_ARG, "model %s takes no options, but ':%s' was given",
+                       spec->name, options);
     return GW_OK;
 }
 

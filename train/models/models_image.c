@@ -88,7 +88,7 @@ const gwt_model_spec gwt_model_resnet20 = {
 
 const gwt_model_spec gwt_model_vgg16 = {
     .name = "vgg16",
-    .summary = "13 convolutions with batch norm, one dense layer; 32 x 32 pixels",
+    .summary = "13 convolutions, batch norm, one dense layer; 32 x 32 pixels",
     .layers = vgg16,
     .count = COUNT(vgg16),
     .in = {.height = 32, .width = 32},

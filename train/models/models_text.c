@@ -40,7 +40,7 @@ static gw_status make_lstm(const char *options, gwt_layer_spec list[GWT_LAYERS_M
 
 const gwt_model_spec gwt_model_lstm = {
     .name = "lstm",
-    .summary = "language model, two LSTM layers of 200, 650 or 1500 [200]",
+    .summary = "language model with two LSTM layers of 200, 650 or 1500 [200]",
     .make = make_lstm,
     .usage = "lstm:200|650|1500",
     .text = 1,
@@ -77,9 +77,10 @@ static gw_status parse_word(settings *s, char *word)
         return gwt_parse_count(what, value != NULL ? value : "", 1, o->max,
                                (uint64_t *)(void *)((char *)s + o->offset));
     }
-    return gw_fail(GW_ERR_ARG,
-                   "model transformer: no '%s'; there are layers, heads and width",
-                   word);
+    return gw_fail(
+        GW_ERR_ARG,
+        "model transformer: unknown option '%s'; expected layers, heads or width",
+        word);
 }
 
 static gw_status parse(settings *s, const char *options)
@@ -87,7 +88,7 @@ static gw_status parse(settings *s, const char *options)
     char copy[128], *save = NULL;
 
     if (strlen(options) >= sizeof copy)
-        return gw_fail(GW_ERR_ARG, "model transformer: too many words");
+        return gw_fail(GW_ERR_ARG, "model transformer: the options are too long");
     snprintf(copy, sizeof copy, "%s", options);
     for (char *w = strtok_r(copy, ",", &save); w != NULL;
          w = strtok_r(NULL, ",", &save))
@@ -95,7 +96,7 @@ static gw_status parse(settings *s, const char *options)
     if (s->width % s->heads != 0)
         return gw_fail(
             GW_ERR_ARG,
-            "model transformer: a width of %zu cannot be shared by %zu heads",
+            "model transformer: a width of %zu cannot be divided among %zu heads",
             (size_t)s->width, (size_t)s->heads);
     return GW_OK;
 }
@@ -132,7 +133,7 @@ static gw_status make_transformer(const char *options,
 
 const gwt_model_spec gwt_model_transformer = {
     .name = "transformer",
-    .summary = "language model of causal attention [4 layers, 4 heads, width 128]",
+    .summary = "causal attention language model [4 layers, 4 heads, width 128]",
     .make = make_transformer,
     .usage = "transformer:layers=N,heads=N,width=N",
     .text = 1,

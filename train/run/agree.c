@@ -31,7 +31,8 @@ static gw_status gather(gw_comm *comm, const void *own, size_t cap, char **all)
         st = gw_allgather(comm, own, cap, *all, cap, lens);
     for (size_t r = 0; st == GW_OK && r < p; r++)
         if (lens[r] != cap)
-            st = gw_fail(GW_ERR_MISMATCH, "worker %zu on host %s is another program", r,
+            st = gw_fail(GW_ERR_MISMATCH,
+                         "worker %zu on host %s runs another version of gradwire", r,
                          host_of(comm, (int)r));
     gwt_free(lens);
     return st;
@@ -118,11 +119,11 @@ static gw_status fail_differs(const gw_comm *comm, int rank, const char *theirs,
         theirs += a + (theirs[a] != '\0');
         first += b + (first[b] != '\0');
     }
-    return gw_fail(GW_ERR_MISMATCH,
-                   "worker %d on host %s was started with %.*s, worker 0 on host %s "
-                   "with %.*s",
-                   rank, host_of(comm, rank), line_len(theirs), theirs,
-                   host_of(comm, 0), line_len(first), first);
+    return gw_fail(
+        GW_ERR_MISMATCH,
+        "worker %d on host %s was started with %.*s, but worker 0 on host %s with %.*s",
+        rank, host_of(comm, rank), line_len(theirs), theirs, host_of(comm, 0),
+        line_len(first), first);
 }
 
 gw_status gwt_agree_settings(const gwt_job *job)
@@ -149,9 +150,10 @@ gw_status gwt_agree_link(const gwt_job *job)
 
     for (int r = 1; job->config.link != NULL && r < gw_comm_workers(comm); r++)
         if (strcmp(host_of(comm, r), host_of(comm, 0)) != 0)
-            return gw_fail(GW_ERR_ARG,
-                           "--link needs all workers on one machine, whose clock they "
-                           "share: worker %d is on host %s, worker 0 on host %s",
-                           r, host_of(comm, r), host_of(comm, 0));
+            return gw_fail(
+                GW_ERR_ARG,
+                "--link needs all workers on one machine, because it needs a common "
+                "clock; worker %d is on host %s, but worker 0 is on host %s",
+                r, host_of(comm, r), host_of(comm, 0));
     return GW_OK;
 }

@@ -142,10 +142,10 @@ static gw_status set_aside(const gwt_job *job, uint64_t number)
         path_of(path, job, bad, "");
         path_of(aside, job, bad, DAMAGED);
         if (rename(path, aside) != 0)
-            return gw_fail(GW_ERR_SYSTEM,
-                           "%s is damaged and cannot be renamed to %s: %s; move it "
-                           "away",
-                           path, aside, strerror(errno));
+            return gw_fail(
+                GW_ERR_SYSTEM,
+                "%s is damaged and cannot be renamed to %s: %s; move it away", path,
+                aside, strerror(errno));
     }
     return GW_OK;
 }
@@ -160,8 +160,8 @@ static gw_status check_settings(gwt_job *job, const gwt_sections *in)
     GWT_TRY(gwt_sections_read(in, section, 0, text, (size_t)section->len));
     if (gwt_settings_lack_threads(text, (size_t)section->len))
         warn(job,
-             "%s does not say how many --threads it was written with; with another "
-             "number the model becomes another one\n",
+             "%s does not record its --threads; with another number, the model becomes "
+             "a different one\n",
              in->from.name);
     GWT_TRY(gwt_settings_take(job, in->from.name, text, (size_t)section->len));
     return gwt_settings_compare(job, in->from.name, text, (size_t)section->len);
@@ -176,13 +176,14 @@ static gw_status check_place(gwt_job *job, const char *path,
 
     if (steps > job->total_steps)
         return gw_fail(GW_ERR_ARG,
-                       "%s is of step %" PRIu64 ", but this run ends after %" PRIu64
-                       "; give more --steps or --epochs",
+                       "%s is from step %" PRIu64
+                       ", but this run ends after step %" PRIu64
+                       "; increase --steps or --epochs",
                        path, steps, job->total_steps);
     job->resume_step = steps;
     snprintf(log, sizeof log, "%s/metrics.jsonl", job->directory);
     if (stat(log, &info) != 0 || (uint64_t)info.st_size < saved->metrics_len)
-        warn(job, "lines are missing in %s\n", log);
+        warn(job, "some lines are missing from %s\n", log);
     return GW_OK;
 }
 
@@ -217,14 +218,15 @@ gw_status gwt_checkpoints_find(gwt_job *job)
             return set_aside(job, number);
         if (!damaged)
             return st;
-        warn(job, "%s; it is not used\n", gw_error_message());
+        warn(job, "%s; it is ignored\n", gw_error_message());
     }
     if (damaged)
-        return gw_fail(GW_ERR_DATA, "no checkpoint in %s is good; the last error: %s",
+        return gw_fail(GW_ERR_DATA, "%s has no good checkpoint; the last error was: %s",
                        job->directory, strdupa(gw_error_message()));
-    return gw_fail(GW_ERR_SYSTEM,
-                   "there is no checkpoint in %s; leave out --resume to begin",
-                   job->directory);
+    return gw_fail(
+        GW_ERR_SYSTEM,
+        "there is no checkpoint in %s; leave out --resume to start a new run",
+        job->directory);
 }
 
 gw_status gwt_checkpoints_newest(const char *directory, char path[GWT_FILE_CAP])

@@ -29,7 +29,7 @@ static gw_status check_section(const gwt_sections *in, uint32_t kind, uint64_t w
         name[i] = (char)(kind >> 8 * i);
     name[4] = '\0';
     if (s == NULL)
-        return gw_fail(GW_ERR_DATA, "%s lacks section %s of worker %" PRIu64,
+        return gw_fail(GW_ERR_DATA, "%s has no section %s of worker %" PRIu64,
                        in->from.name, name, worker);
     return gw_fail(GW_ERR_DATA,
                    "section %s of worker %" PRIu64 " in %s has %" PRIu64
@@ -57,7 +57,7 @@ static gw_status check_job(const gwt_sections *in, const gwt_checkpoint_job *job
         (job->models != 1 && job->models != job->workers) || job->slots > 64 ||
         job->floats > in->from.len || job->stats > in->from.len ||
         job->carry > in->from.len)
-        return gw_fail(GW_ERR_DATA, "%s has counters that cannot be", in->from.name);
+        return gw_fail(GW_ERR_DATA, "%s has invalid counters", in->from.name);
     for (uint64_t r = 0; r < job->workers; r++) {
         GWT_TRY(check_words(in, r));
         GWT_TRY(check_section(in, GWT_KIND_KEPT, r, 4 * (job->stats + job->carry)));
@@ -79,8 +79,7 @@ gw_status gwt_checkpoint_check(const gwt_sections *in, gwt_checkpoint_job *job)
     GWT_TRY(check_section(in, GWT_KIND_JOB, 0, sizeof bytes));
     if (gwt_sections_find(in, GWT_KIND_SETTINGS, 0) == NULL ||
         gwt_sections_find(in, GWT_KIND_TENSORS, 0) == NULL)
-        return gw_fail(GW_ERR_DATA, "%s lacks its settings or its tensors",
-                       in->from.name);
+        return gw_fail(GW_ERR_DATA, "%s has no settings or no tensors", in->from.name);
     GWT_TRY(gwt_sections_read(in, gwt_sections_find(in, GWT_KIND_JOB, 0), 0, bytes,
                               sizeof bytes));
     for (size_t i = 0; i < GWT_JOB_WORDS; i++)
@@ -136,7 +135,7 @@ static gw_status check_tensors(const gwt_sections *in, const gwt_life *w)
     if (same)
         return GW_OK;
     return gw_fail(GW_ERR_ARG,
-                   "%s is of another model: its tensors are not those of %s",
+                   "%s belongs to another model: its tensors differ from those of %s",
                    in->from.name, w->job->config.model);
 }
 
@@ -150,7 +149,7 @@ static gw_status check_fits(const gwt_sections *in, const gwt_checkpoint_job *jo
     (void)gwt_model_carry(w->model, &carry);
     if (job->floats != gwt_model_floats(w->model) || job->stats != stats ||
         job->carry != carry || job->slots != w->job->optimizer->slots)
-        return gw_fail(GW_ERR_ARG, "%s is of another model or optimizer",
+        return gw_fail(GW_ERR_ARG, "%s belongs to another model or optimizer",
                        in->from.name);
     for (uint64_t r = 0; r < job->workers; r++)
         GWT_TRY(check_section(in, GWT_KIND_SYNC, r, gw_sync_state_len(w->sync)));

@@ -72,12 +72,12 @@ static gw_status fit_data(gwt_job *job)
 
     if (job->model->text != job->data.text)
         return gw_fail(GW_ERR_ARG,
-                       "model %s reads %s, but data set %s is not that; 'gradwire "
-                       "list' shows what is",
-                       c->model, job->model->text ? "text" : "pictures or vectors",
+                       "model %s needs %s, which data set %s does not have; 'gradwire "
+                       "list' shows what each one is",
+                       c->model, job->model->text ? "text" : "images or vectors",
                        c->data);
     if (c->dropout > 0.0 && !job->model->text)
-        return gw_fail(GW_ERR_ARG, "model %s has no dropout; leave --dropout away",
+        return gw_fail(GW_ERR_ARG, "model %s has no dropout; leave out --dropout",
                        c->model);
     return job->data.text ? gwt_text_cut(&job->data, (size_t)c->sequence) : GW_OK;
 }
@@ -89,10 +89,11 @@ static gw_status plan_steps(gwt_job *job)
 
     job->epoch_steps = gwt_epoch_steps(n, c->workers, (size_t)c->batch);
     if (job->epoch_steps == 0)
-        return gw_fail(GW_ERR_ARG,
-                       "%d workers with batches of %" PRIu64 " need more than the %zu "
-                       "samples of %s for one step; make --batch smaller",
-                       c->workers, c->batch, n, c->data);
+        return gw_fail(
+            GW_ERR_ARG,
+            "%d workers with batches of %" PRIu64
+            " need more than the %zu samples of %s for one step; make --batch smaller",
+            c->workers, c->batch, n, c->data);
     job->total_steps = c->steps != 0 ? c->steps : c->epochs * job->epoch_steps;
     job->log_every = c->log_every;
     if (job->log_every == 0)

@@ -43,7 +43,7 @@ static void sanitise(char out[WORD_CAP], const char *text)
 
 static gw_status cannot_make(const char *path)
 {
-    return gw_fail(GW_ERR_SYSTEM, "cannot make the run directory %s: %s", path,
+    return gw_fail(GW_ERR_SYSTEM, "cannot create the run directory %s: %s", path,
                    strerror(errno));
 }
 
@@ -97,13 +97,13 @@ static gw_status make_room(gwt_job *job)
         GWT_TRY(gwt_checkpoints_find(job));
     else if (access(path, F_OK) == 0 && !force)
         return gw_fail(GW_ERR_ARG,
-                       "%s holds a finished run; name another --out, or add --force "
-                       "to write over it",
+                       "%s has a finished run; choose another --out, or add --force to "
+                       "overwrite it",
                        job->directory);
     else if (gwt_checkpoints_any(job) && !force)
         return gw_fail(GW_ERR_ARG,
-                       "%s holds checkpoints; add --resume to go on from them, or "
-                       "--force to remove them and begin anew",
+                       "%s has checkpoints; add --resume to continue from them, or "
+                       "--force to remove them and start again",
                        job->directory);
     else
         gwt_checkpoints_clear(job);
@@ -128,7 +128,9 @@ static gw_status lock_directory(gwt_job *job)
         if (errno != EWOULDBLOCK)
             return GW_OK; /* a file system without locks */
         if (tries-- == 0)
-            return gw_fail(GW_ERR_SYSTEM, "another run is writing to %s",
+            return gw_fail(GW_ERR_SYSTEM,
+                           "another run is writing to %s; choose another --out or wait "
+                           "for it to end",
                            job->directory);
         nanosleep(&nap, NULL);
     }
@@ -178,12 +180,13 @@ static gw_status enter_directory(gwt_job *job)
     struct stat info;
 
     if (out[0] == '\0' || strlen(out) >= GWT_PATH_CAP)
-        return gw_fail(GW_ERR_ARG, "--out: '%s' is not the name of a directory", out);
+        return gw_fail(GW_ERR_ARG, "--out: '%s' is not a valid name of a directory",
+                       out);
     snprintf(job->directory, sizeof job->directory, "%s", out);
     if (job->config.resume && stat(out, &info) != 0 && errno == ENOENT)
         return gw_fail(GW_ERR_ARG,
-                       "there is no run directory %s to go on in; name another --out, "
-                       "or leave out --resume to begin",
+                       "there is no run directory %s to resume from; choose another "
+                       "--out, or leave out --resume to start a new run",
                        out);
     GWT_TRY(make_path(out));
     GWT_TRY(lock_directory(job));
@@ -198,8 +201,8 @@ gw_status gwt_rundir_make(gwt_job *job)
     const char *out = job->config.out;
 
     if (out == NULL && job->config.resume)
-        return gw_fail(GW_ERR_ARG, "--resume needs --out, the run directory to go on "
-                                   "in");
+        return gw_fail(GW_ERR_ARG,
+                       "--resume needs --out, the directory of the run to resume");
     if (out == NULL) {
         GWT_TRY(check_files(job));
         return make_numbered(job);

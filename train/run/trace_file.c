@@ -148,8 +148,9 @@ static gw_status fetch(gwt_trace *mine, gwt_trace *theirs, gw_comm *comm, int fr
     GWT_TRY(gw_transfer(comm, from, head + 1, 0, &theirs->dropped, sizeof head[1]));
     uint64_t count = gw_comm_rank(comm) == 0 ? theirs->count : mine->count;
     if (count > EVENTS_MAX)
-        return gw_fail(GW_ERR_DATA, "worker %d has a timeline of %llu events", from,
-                       (unsigned long long)count);
+        return gw_fail(GW_ERR_DATA,
+                       "worker %d sent a timeline of %llu events, which is too long",
+                       from, (unsigned long long)count);
     return gw_transfer(comm, from, mine->events, 0, theirs->events,
                        (size_t)count * sizeof mine->events[0]);
 }

@@ -63,7 +63,7 @@ static const char *shape_text(const gwt_stored *s, char text[SHAPE_CAP])
     for (size_t i = 0; i < s->dims; i++)
         len += (size_t)snprintf(text + len, SHAPE_CAP - len, "%s%" PRIu64,
                                 i > 0 ? " x " : "", s->dim[i]);
-    return s->dims > 0 ? text : "one number";
+    return s->dims > 0 ? text : "a single number";
 }
 
 /* Finds a tensor of the model in the file and reads it, unless `to` is NULL. */
@@ -73,12 +73,12 @@ static gw_status read_one(const gwt_safetensors *in, const gw_tensor *t, float *
     char shape[SHAPE_CAP];
 
     if (s == NULL)
-        return gw_fail(GW_ERR_DATA, "%s has no tensor '%s', which the model has",
+        return gw_fail(GW_ERR_DATA, "%s has no tensor '%s', but the model has one",
                        in->from.name, t->name);
     if (strcmp(s->type, "F32") == 0 && !fits(s, t->rows, t->cols))
         return gw_fail(GW_ERR_DATA,
-                       "tensor '%s' in %s is %s, but the model's is %zu x %zu", t->name,
-                       in->from.name, shape_text(s, shape), t->rows, t->cols);
+                       "tensor '%s' in %s is %s, but that of the model is %zu x %zu",
+                       t->name, in->from.name, shape_text(s, shape), t->rows, t->cols);
     if (to == NULL)
         return gwt_safetensors_check(in, s, t->rows * t->cols);
     return gwt_safetensors_read(in, s, to, t->rows * t->cols);
@@ -94,9 +94,10 @@ static gw_status check_known(const gwt_safetensors *in, const gw_tensor *tensors
         while (k < count && strcmp(tensors[k].name, name) != 0)
             k++;
         if (k == count && (stats == 0 || strcmp(name, GWT_STATS_NAME) != 0))
-            return gw_fail(GW_ERR_DATA,
-                           "%s has a tensor '%.100s', which the model has not",
-                           in->from.name, name);
+            return gw_fail(
+                GW_ERR_DATA,
+                "%s has a tensor '%.100s', but the model has none of that name",
+                in->from.name, name);
     }
     return GW_OK;
 }
@@ -149,7 +150,7 @@ static gw_status take_line(gwt_weights *w, const char *file, char **at, size_t *
     gw_tensor *t = &w->tensors[w->count];
 
     if (end == NULL)
-        return gw_fail(GW_ERR_DATA, "the tensors in %s are not lines", file);
+        return gw_fail(GW_ERR_DATA, "the list of tensors in %s is malformed", file);
     *end = '\0';
     *at = end + 1;
     cols = strrchr(line, ' ');
@@ -190,7 +191,7 @@ static gw_status take_tensors(gwt_weights *w, const gwt_sections *in,
     while (w->count < lines && *at != '\0')
         GWT_TRY(take_line(w, in->from.name, &at, &offset, job->floats));
     if (offset != job->floats || at != w->names + text->len)
-        return gw_fail(GW_ERR_DATA, "the tensors in %s are not its model",
+        return gw_fail(GW_ERR_DATA, "the tensors in %s do not match its model",
                        in->from.name);
     return GW_OK;
 }
