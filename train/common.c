@@ -114,7 +114,7 @@ gw_status gwt_parse_count(const char *what, const char *text, uint64_t min,
     uint64_t x = strtoull(text, &end, 10);
     if (*end != '\0')
         return gw_fail(GW_ERR_ARG, "%s: '%s' is not a whole number", what, text);
-    /* strtoull() takes a minus sign and wraps, so that is looked for as well. */
+    /* strtoull() accepts a minus sign and wraps, so that is checked as well. */
     if (text[0] == '-' || errno != 0 || x < min || x > max)
         return gw_fail(GW_ERR_ARG, "%s: %s is not between %" PRIu64 " and %" PRIu64,
                        what, text, min, max);
@@ -190,7 +190,7 @@ gw_status gwt_fail_name(const char *what, const char *name, const char *const *n
         return gw_fail(GW_ERR_ARG, "unknown %s '%s'; did you mean %s?", what, name,
                        near);
     if (where != NULL)
-        return gw_fail(GW_ERR_ARG, "unknown %s '%s'; %s shows all names", what, name,
+        return gw_fail(GW_ERR_ARG, "unknown %s '%s'; %s shows the names", what, name,
                        where);
     join(list, sizeof list, names, count);
     return gw_fail(GW_ERR_ARG, "unknown %s '%s'; the names are %s", what, name, list);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * common.h - what every file of the trainer may use: passing a failure on, the
- * one pair of functions through which memory comes and goes, time, and random
- * numbers that come from a counter. */
+ * common.h - helpers for every file of the trainer: passing on failures, allocating
+ * memory, time, and random numbers that depend on counters alone. */
 #ifndef GWT_COMMON_H
 #define GWT_COMMON_H
 
 #include "gradwire.h"
 
-/* Passes a failure on: callers add nothing, only who notices speaks. */
+/* Passes on a failure. Only the function that detects a failure sets the message. */
 #define GWT_TRY(call)               \
     do {                            \
         gw_status st_try_ = (call); \
@@ -29,7 +28,7 @@
 #define GWT_VECTOR
 #endif
 
-/* Bytes that a path may have, with its end. */
+/* The largest size of a path, with its terminating 0. */
 enum { GWT_PATH_CAP = 4096 };
 
 /* count * bytes zeroed bytes aligned to 64, released with gwt_free(), which takes
@@ -45,11 +44,11 @@ void gwt_alloc_fail_at(size_t k);
 /* For tests: how many allocations this thread has made. */
 size_t gwt_alloc_count(void);
 
-/* Seconds of a clock that only moves forward. */
+/* Seconds on a clock that never goes back. */
 double gwt_now(void);
 
-/* Uses of random numbers; each is a stream of its own. Appending one changes no
- * other, renumbering changes every run. */
+/* Uses of random numbers; each has a stream of its own. Adding one changes no other
+ * stream, but renumbering changes the results of every run. */
 enum {
     GWT_STREAM_INIT = 1,
     GWT_STREAM_SHUFFLE = 2,
@@ -70,8 +69,8 @@ gw_status gwt_parse_real(const char *what, const char *text, double min, double 
 gw_status gwt_parse_count(const char *what, const char *text, uint64_t min,
                           uint64_t max, uint64_t *out);
 
-/* The name out of names[0..count) that is nearest to text, for "did you mean";
- * NULL if none is near. Options that follow a ':' in the text do not count. */
+/* The name in names[0..count) that is most similar to text, for "did you mean"; NULL if
+ * none is similar. Options that follow a ':' in the text do not count. */
 const char *gwt_nearest(const char *text, const char *const *names, size_t count);
 
 /* Fails with GW_ERR_ARG because no `what` is called `name`. The message says which of

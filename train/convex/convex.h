@@ -53,7 +53,7 @@ double gwt_convex_excess(const gwt_convex *problem, const double *w);
 
 /* ---- workers (study.c) -------------------------------------------------------- */
 
-/* What is the same for all methods that are compared. */
+/* The settings that all compared methods share. */
 typedef struct gwt_study_config {
     gwt_convex problem;
     uint64_t gradients; /* of all workers together; what fills no step is left out */
@@ -72,7 +72,7 @@ typedef struct gwt_study {
 
 typedef struct gwt_study_result {
     double w[GWT_CONVEX_DIM_MAX]; /* where the method ended */
-    uint64_t rounds;              /* averages of models; 0 if that is not known */
+    uint64_t rounds; /* averages of models; 0 if the method has no rounds */
     double seconds;
 } gwt_study_result;
 
@@ -85,9 +85,9 @@ void gwt_study_free(gwt_study *study);
 gw_status gwt_study_threads(const gwt_study *study, const char *sync,
                             gwt_study_result *out);
 
-/* The same in one thread without exchanging anything, in double: hundreds of times
- * faster where rounds are many. Knows methods that average whole models, or whole
- * gradients in every step; others are GW_ERR_ARG. */
+/* The same in one thread, in double and without exchanges, which is hundreds of times
+ * faster if there are many rounds. It supports methods that average whole models, or
+ * whole gradients in every step. GW_ERR_ARG for others. */
 gw_status gwt_study_simulate(const gwt_study *study, const char *sync,
                              gwt_study_result *out);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bytes.h - the contents of a data file: mapped if it is plain, unpacked into
- * memory if it is gzipped. What the bytes mean is for others to say. */
+ * bytes.h - the contents of a data file: mapped if it is plain, unpacked into memory if
+ * it is gzipped. */
 #ifndef GWT_BYTES_H
 #define GWT_BYTES_H
 

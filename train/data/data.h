@@ -9,8 +9,8 @@
 #include "data/bytes.h"
 #include "shape.h"
 
-/* Samples that lie one after the other, in one file or several: a sample and its
- * label are so many bytes from the one before. */
+/* Consecutive samples in a file. Each sample and each label is a fixed number of bytes
+ * after the previous one. */
 typedef struct gwt_block {
     size_t count;
     const uint8_t *samples, *labels;
@@ -32,14 +32,14 @@ typedef struct gwt_channel {
     float mean, deviation;
 } gwt_channel;
 
-/* What may be done to a picture before it is learnt; see augment.h. */
+/* How images are augmented; see augment.h. */
 enum { GWT_AUGMENT_NONE = 0, GWT_AUGMENT_CROP = 1, GWT_AUGMENT_FLIP = 2 };
 
 typedef struct gwt_data {
     gwt_shape shape; /* of one sample */
-    size_t classes;  /* 0: what belongs to a sample is a number, not a class */
+    size_t classes;  /* 0: targets are numbers, not classes */
     int floats;      /* samples are floats, labels 4 bytes; otherwise all are bytes */
-    int augment;     /* what is usually done to these pictures */
+    int augment;     /* the usual augmentation of these images */
     const gwt_channel *normal; /* of each channel, or NULL: leave bytes in 0..1 */
     gwt_split train, test;
     gwt_split valid; /* evaluated while training; empty: test is */
@@ -55,8 +55,8 @@ typedef struct gwt_data_source {
     const char *get;     /* how to get it, one sentence; NULL if it is made up or
                             always named by its directory */
 
-    /* Writes the directory that holds it to path (GWT_PATH_CAP bytes), or fails
-     * saying where it was looked for and how to get it. NULL: needs no files. */
+    /* Writes its directory to path (GWT_PATH_CAP bytes). On failure the message says
+     * where it was searched for and how to get it. NULL: it needs no files. */
     gw_status (*locate)(const char *rest, const char *data_dir, char *path);
 
     /* Loads it. rest is what follows ':' in the name, or NULL. */
@@ -81,8 +81,8 @@ void gwt_split_add(gwt_split *split, gwt_block block);
 const uint8_t *gwt_split_sample(const gwt_split *split, size_t i,
                                 const uint8_t **label);
 
-/* Loads the four files of an IDX data set from a directory. The labels to train
- * with must end at classes - 1; if classes is 0 they say how many there are. */
+/* Loads the four files of an IDX data set from a directory. The largest training label
+ * must be classes - 1; if classes is 0, it determines the number of classes. */
 gw_status gwt_idx_load(gwt_data *out, const char *directory, size_t classes);
 
 /* Loads CIFAR-10's six binary files from a directory; see data_cifar.c. */
@@ -91,7 +91,7 @@ gw_status gwt_cifar_load(gwt_data *out, const char *directory);
 /* Checks the len bytes of one of them; path is for the message. GW_ERR_DATA. */
 gw_status gwt_cifar_check(const uint8_t *at, size_t len, const char *path);
 
-/* Make up a data set; see data_convex.c and data_synthetic.c. */
+/* These make up a data set; see data_convex.c and data_synthetic.c. */
 gw_status gwt_logistic_load(gwt_data *out, const char *rest, const char *data_dir);
 gw_status gwt_squares_load(gwt_data *out, const char *rest, const char *data_dir);
 gw_status gwt_synthetic_load(gwt_data *out, const char *rest, const char *data_dir);

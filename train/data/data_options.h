@@ -12,8 +12,8 @@ typedef struct gwt_data_option {
     uint64_t min, max;
 } gwt_data_option;
 
-/* Reads rest, which may be NULL, into settings, where the defaults are already.
- * GW_ERR_ARG names the data set and the words that it knows. */
+/* Reads rest, which may be NULL, into settings, which already has the defaults.
+ * GW_ERR_ARG names the data set and its options. */
 gw_status gwt_data_options(const char *set, const char *rest,
                            const gwt_data_option *words, size_t count, void *settings);
 

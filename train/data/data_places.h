@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data_places.h - where the files of data sets are looked for. */
+ * data_places.h - finds the files of data sets. */
 #ifndef GWT_DATA_PLACES_H
 #define GWT_DATA_PLACES_H
 
@@ -23,9 +23,10 @@ extern const gwt_place gwt_place_ptb, gwt_place_multi30k;
  * there is no home. */
 void gwt_data_base(char base[GWT_PATH_CAP]);
 
-/* Finds the directory: below data_dir or that itself, if it is given; otherwise
- * below $GRADWIRE_DATA, the user's directory, and the system's. GW_ERR_SYSTEM says
- * where it was looked for, and `get`, how to get it. */
+/* Finds the directory. If data_dir is given, searches it and the directories in it;
+ * otherwise searches $GRADWIRE_DATA, the user's directory and the system's. The message
+ * of GW_ERR_SYSTEM says where it was searched for, and ends with `get`, how to get
+ * it. */
 gw_status gwt_data_search(const gwt_place *place, const char *data_dir, const char *get,
                           char path[GWT_PATH_CAP]);
 

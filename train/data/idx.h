@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * idx.h - understands IDX files, the format of MNIST and its relatives.
+ * idx.h - parses IDX files, the format of MNIST and similar data sets.
  *
  *     bytes 0-1   0
  *     byte  2     type of the elements: 8 = unsigned byte, the only one read here
@@ -20,9 +20,9 @@ typedef struct gwt_idx {
     const uint8_t *at; /* product of dim bytes, inside the file's contents */
 } gwt_idx;
 
-/* Finds the elements in the len bytes of a file, which must have that many
- * dimensions. Whatever the bytes are, the answer is GW_OK or GW_ERR_DATA: no such
- * file, cut short, or longer than it says. path is for the message. */
+/* Finds the elements in the len bytes of a file, which must have that many dimensions.
+ * It is safe on any bytes. GW_ERR_DATA: this is not an IDX file, or it is shorter or
+ * longer than its header says. path is for the message. */
 gw_status gwt_idx_parse(gwt_idx *out, const uint8_t *at, size_t len, size_t dims,
                         const char *path);
 

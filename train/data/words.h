@@ -7,10 +7,10 @@
 
 #include "common.h"
 
-/* Token numbers travel as floats, which are exact up to here. */
+/* Token numbers are passed as floats, which are exact up to this number. */
 enum { GWT_WORDS_MAX = 1 << 24 };
 
-/* A word of a text that the vocabulary does not copy. */
+/* A word in a text; the vocabulary does not copy the text. */
 typedef struct gwt_span {
     const char *at;
     size_t len;

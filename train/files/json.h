@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Objects and arrays nest to 32 levels. Errors of the stream are for the caller to
- * ask (ferror) when done. */
+/* Objects and arrays can be nested 32 levels deep. The caller checks the stream for
+ * errors (ferror) at the end. */
 typedef struct gwt_json {
     FILE *to;
     int indent;      /* spaces per level; 0 puts everything on one line */
@@ -23,8 +23,8 @@ void gwt_json_close(gwt_json *json, char bracket);
 void gwt_json_text(gwt_json *json, const char *key, const char *value); /* NULL: null */
 /* With nine digits; NaN and infinity are null. */
 void gwt_json_real(gwt_json *json, const char *key, double value);
-/* With three digits after the point however long it is: times on one axis do not get
- * coarser as they grow. */
+/* Always with three digits after the point, so that times do not get coarser as they
+ * grow. */
 void gwt_json_fixed(gwt_json *json, const char *key, double value);
 void gwt_json_count(gwt_json *json, const char *key, uint64_t value);
 void gwt_json_bool(gwt_json *json, const char *key, int value);

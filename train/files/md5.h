@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * md5.h - the MD5 digest, by which published data files are known. It tells a
- * damaged file from a whole one; it is no guard against somebody who forges. */
+ * md5.h - the MD5 digest, with which published data files are checked. It detects
+ * damage, but not forgery. */
 #ifndef GWT_MD5_H
 #define GWT_MD5_H
 

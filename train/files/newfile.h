@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * newfile.h - a file that appears whole or not at all: it is written under another
- * name in the same directory, brought to the disk, and then takes its name in one
- * move. Whoever is killed in between leaves the old file as it was.
+ * newfile.h - a file that appears completely or not at all. It is written under another
+ * name in the same directory, flushed to the disk, and then renamed. A process that is
+ * killed in between leaves the old file unchanged.
  *
- * A link stays a link: what it leads to is written anew. What is there and is no
- * regular file (a device, a FIFO, /dev/stdout) is written to straight, as it is. */
+ * A symbolic link stays a link: its target is replaced. If path exists and is not a
+ * regular file (a device, a FIFO, /dev/stdout), it is written to directly. */
 #ifndef GWT_NEWFILE_H
 #define GWT_NEWFILE_H
 
@@ -27,24 +27,24 @@ typedef struct gwt_newfile {
     char partial[GWT_FILE_CAP]; /* what it is called now */
 } gwt_newfile;
 
-/* Begins the file `path`. partial is its name until it is complete, for directories
- * that belong to the caller alone: it is written over if it is there. NULL makes a
- * name that nobody else has. GW_ERR_SYSTEM. */
+/* Creates the file `path`. partial is its name until it is complete, for directories
+ * that only the caller uses: an existing file of that name is overwritten. NULL chooses
+ * a unique name. GW_ERR_SYSTEM. */
 gw_status gwt_newfile_open(gwt_newfile *file, const char *path, const char *partial);
 
 /* Adds bytes. GW_ERR_SYSTEM, for instance when the disk is full. */
 gw_status gwt_newfile_add(gwt_newfile *file, const void *bytes, size_t len);
 
-/* From now on bytes are kept in `room`, cap bytes that belong to the caller, as long as
- * they fit: only gwt_newfile_flush() and gwt_newfile_commit() touch the disk. */
+/* From now on, bytes are kept in `room`, a buffer of the caller with cap bytes, while
+ * they fit. Only gwt_newfile_flush() and gwt_newfile_commit() touch the disk. */
 void gwt_newfile_hold(gwt_newfile *file, void *room, size_t cap);
 gw_status gwt_newfile_flush(gwt_newfile *file);
 
-/* Ends it: after GW_OK the file is there under its name, and on the disk. Otherwise
- * nothing is left of it. */
+/* Completes the file: after GW_OK it has its name and is on the disk. Otherwise it is
+ * removed. */
 gw_status gwt_newfile_commit(gwt_newfile *file);
 
-/* Gives it up and leaves nothing. Also after a failure of gwt_newfile_add(). */
+/* Removes the unfinished file. Call it also after a failure of gwt_newfile_add(). */
 void gwt_newfile_abandon(gwt_newfile *file);
 
 /* A stream that adds to the file, and its end, which reports what went wrong. */
@@ -58,8 +58,8 @@ gw_status gwt_newfile_print(const char *path, const char *partial,
                             void (*print)(FILE *stream, const void *arg),
                             const void *arg);
 
-/* Whether `path` can be written, as far as that can be known before it is. It leaves
- * nothing, and opens nothing that is no regular file. GW_ERR_SYSTEM. */
+/* Checks whether `path` can be written, as far as that is possible in advance. It
+ * leaves no file behind and opens regular files only. GW_ERR_SYSTEM. */
 gw_status gwt_newfile_check(const char *path);
 
 #endif

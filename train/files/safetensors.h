@@ -30,11 +30,11 @@ typedef struct gwt_safetensors {
     size_t count;
 } gwt_safetensors;
 
-/* Opens a file (path must stay valid), or one that is in memory, and checks its
- * header; every tensor of type F32 then lies within the file and is as long as its
- * shape says, no name is there twice, and every byte after the header belongs to one
- * tensor. The list is in the order of the values. GW_ERR_DATA, GW_ERR_SYSTEM,
- * GW_ERR_NOMEM. Any bytes may come. */
+/* Opens a file (path must stay valid), or one in memory, and checks its header. On
+ * success every tensor of type F32 is within the file and as long as its shape says,
+ * names are unique, and every byte after the header belongs to one tensor. The list is
+ * in the order of the values. It is safe on any bytes. GW_ERR_DATA, GW_ERR_SYSTEM,
+ * GW_ERR_NOMEM. */
 gw_status gwt_safetensors_open(gwt_safetensors *out, const char *path);
 gw_status gwt_safetensors_over(gwt_safetensors *out, const char *name,
                                const void *bytes, size_t len);
@@ -43,8 +43,8 @@ void gwt_safetensors_close(gwt_safetensors *in);
 /* The tensor of that name, NULL if there is none. */
 const gwt_stored *gwt_safetensors_find(const gwt_safetensors *in, const char *name);
 
-/* Reads the n values of a tensor, or sees whether that could be done. GW_ERR_DATA if it
- * is not of type F32 or has another number of them. */
+/* Checks whether a tensor has n values of type F32, and reads them. GW_ERR_DATA if it
+ * does not. */
 gw_status gwt_safetensors_check(const gwt_safetensors *in, const gwt_stored *tensor,
                                 size_t n);
 gw_status gwt_safetensors_read(const gwt_safetensors *in, const gwt_stored *tensor,
@@ -54,8 +54,8 @@ gw_status gwt_safetensors_read(const gwt_safetensors *in, const gwt_stored *tens
  * in->list. */
 gw_status gwt_safetensors_parse(gwt_safetensors *in, char *json, size_t len);
 
-/* Writes tensors, values from offset on in `values`, a vector (rows = 1) with one
- * dimension, to the file `path`: whole or not at all. */
+/* Writes tensors to the file `path`, completely or not at all. Each tensor's values
+ * start at its offset in `values`. One with a single row has one dimension. */
 gw_status gwt_safetensors_write(const char *path, const gw_tensor *tensors,
                                 size_t count, const float *values);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sections.h - a file of checked sections, which is what a checkpoint is. Every byte
- * of it is specified in docs/format.md.
+ * sections.h - a file of sections with checksums, the format of checkpoints.
+ * docs/format.md specifies every byte.
  *
  *     "GWCHECK1" | section | section | ... | END section
  *     section:  kind (4) | worker (4) | len (8) | len bytes | check (8)
@@ -50,7 +50,7 @@ typedef struct gwt_sections_out {
 gw_status gwt_sections_create(gwt_sections_out *out, const char *path,
                               const char *partial);
 
-/* One section: begun with its length, filled by as many calls as one likes, ended. */
+/* Writes one section: begin with its length, add bytes in any number of calls, end. */
 gw_status gwt_sections_begin(gwt_sections_out *out, uint32_t kind, uint32_t worker,
                              uint64_t len);
 gw_status gwt_sections_add(gwt_sections_out *out, const void *bytes, size_t len);

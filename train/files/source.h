@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * source.h - bytes to read from any place of: a file, or memory that stands for one. */
+ * source.h - random access to the bytes of a file, or of memory that stands for one. */
 #ifndef GWT_SOURCE_H
 #define GWT_SOURCE_H
 
@@ -13,8 +13,8 @@ typedef struct gwt_source {
     uint64_t len;
 } gwt_source;
 
-/* A regular file; path must stay valid. GW_ERR_SYSTEM if it cannot be read. Ended with
- * gwt_source_close(), which any source may be. */
+/* Opens a regular file; path must stay valid. GW_ERR_SYSTEM if it cannot be read. Close
+ * any source with gwt_source_close(). */
 gw_status gwt_source_open(gwt_source *out, const char *path);
 gwt_source gwt_source_over(const char *name, const void *bytes, uint64_t len);
 void gwt_source_close(gwt_source *source);

@@ -34,9 +34,9 @@ void gwt_norm_begin(const gwt_norm *n);
 void gwt_norm_forward(const gwt_norm *n, const gwt_pass *pass, const float *in,
                       const float *add, float *out);
 
-/* Sets dweight, dbias and din. Without add, out is NULL: what was cut off is found
- * from in again. With it out is that of forward(), and dout becomes the derivative
- * by the sum before the cut-off, which is that by add. din may be in or dout. */
+/* Sets dweight, dbias and din. Without add, out is NULL, and ReLU is computed from in
+ * again. With add, out is that of forward(), and dout becomes the derivative by the sum
+ * before ReLU, which is also the derivative by add. din may be in or dout. */
 void gwt_norm_backward(const gwt_norm *n, const gwt_pass *pass, const float *in,
                        const float *out, float *dout, float *din);
 

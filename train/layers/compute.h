@@ -7,9 +7,9 @@
 
 #include "layers/layer.h"
 
-/* Sets how many threads this worker computes with (at least 1). It is called by
- * each worker for itself, never before a fork: a parent that has computed with
- * threads leaves its children an engine that waits for threads they lack. */
+/* Sets the number of threads that this worker computes with (at least 1). Each worker
+ * calls it for itself, never before a fork: if a parent has computed with threads, the
+ * engine in its children waits for threads that they do not have. */
 void gwt_compute_threads(int threads);
 
 /* "oneDNN 2.6.3", for lists. Static. */
@@ -32,7 +32,7 @@ gw_status gwt_matmul(size_t m, size_t n, size_t k, gwt_operand a, gwt_operand b,
 gw_status gwt_matmul_add(size_t m, size_t n, size_t k, gwt_operand a, gwt_operand b,
                          float *c, size_t ldc);
 
-/* How many channels this CPU likes side by side (gwt_layer); 1: plain is best. */
+/* The best number of channels side by side on this CPU (see gwt_layer); 1: plain. */
 size_t gwt_compute_block(void);
 
 /* A convolution: each output is a weighted sum over a square window of the input,
@@ -47,8 +47,8 @@ typedef struct gwt_conv_options {
 
 typedef struct gwt_conv gwt_conv;
 
-/* Prepares it. What depends on the size of a batch is made when one of that size
- * first comes, and kept. GW_ERR_NOMEM, GW_ERR_SYSTEM. */
+/* Prepares a convolution. What depends on the batch size is made at the first batch of
+ * that size and kept. GW_ERR_NOMEM, GW_ERR_SYSTEM. */
 gw_status gwt_conv_new(gwt_conv **out, const gwt_conv_options *options);
 void gwt_conv_free(gwt_conv *conv);
 

@@ -21,8 +21,8 @@ void gwt_dropout_mask(const gwt_layer *layer, const gwt_pass *pass, size_t n,
 void gwt_dropout_branch(const gwt_layer *layer, const gwt_pass *pass, const float *in,
                         const float *bias, float *mask, float *out);
 
-/* Its derivative: dout as the branch sees it, which is dout itself or is put into mask
- * over what was there. */
+/* Its derivative: returns the derivative by the branch, which is dout itself, or is
+ * written to mask and overwrites it. */
 const float *gwt_dropout_branch_back(const gwt_layer *layer, const gwt_pass *pass,
                                      const float *dout, float *mask);
 

@@ -24,8 +24,8 @@ typedef struct gwt_param {
 
 enum { GWT_PARAMS_MAX = 16 };
 
-/* What every layer is told about the step it is in. Random numbers (dropout) are
- * drawn from the counters, never from a stream. */
+/* The step that a layer computes. Random numbers (dropout) depend on these counters,
+ * never on earlier numbers. */
 typedef struct gwt_pass {
     size_t batch;
     int training; /* 0: evaluation, which changes no statistics and drops nothing */
@@ -53,9 +53,9 @@ typedef struct gwt_layer_spec {
 /* One layer of one model. The model owns all memory; plan() fills the middle
  * part and the model the last.
  *
- * Samples lie plain in memory, channel by channel: channels x height x width. Between
- * layers of images that is slow, for a CPU wants the same pixel of several channels
- * side by side: there they are channels/block x height x width x block. */
+ * Plain samples are stored channel by channel: channels x height x width. Between
+ * layers of images that is slow, because a CPU needs the same pixel of several channels
+ * side by side. There, samples are channels/block x height x width x block. */
 typedef struct gwt_layer {
     const gwt_layer_spec *spec;
     gwt_shape in;
@@ -85,8 +85,8 @@ struct gwt_layer_type {
      * settings do not fit the input. */
     gw_status (*plan)(gwt_layer *layer);
 
-    /* Makes what the layer computes with (engine), once its memory is there. On
-     * failure close() is still called. Optional, like close(). */
+    /* Creates what the layer computes with (engine), once its memory is allocated.
+     * close() is called even after a failure. Optional, like close(). */
     gw_status (*open)(gwt_layer *layer);
     void (*close)(gwt_layer *layer);
 

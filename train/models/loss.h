@@ -7,7 +7,7 @@
 
 #include "common.h"
 
-/* What a batch did: sums over its samples. */
+/* The result of a batch, summed over its samples. */
 typedef struct gwt_score {
     double loss;    /* natural logarithm; NaN once a sample's is NaN */
     size_t correct; /* samples whose largest logit is that of their label */

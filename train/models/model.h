@@ -36,8 +36,8 @@ extern const gwt_model_spec gwt_model_transformer;
 /* The i-th model, NULL past the end. */
 const gwt_model_spec *gwt_model_at(size_t i);
 
-/* The model that name begins with, if the options after ':' are right too.
- * GW_ERR_ARG names the nearest, or all. */
+/* Finds the model by name and checks the options after ':'. The message of GW_ERR_ARG
+ * suggests a similar name. */
 gw_status gwt_model_find(const char *name, const gwt_model_spec **out);
 
 typedef struct gwt_model gwt_model;
@@ -81,7 +81,7 @@ float *gwt_model_stats(gwt_model *model, size_t *floats);
 float *gwt_model_carry(gwt_model *model, size_t *floats);
 float *gwt_model_kept(gwt_model *model, size_t *floats);
 
-/* Empties what is carried: the next batch follows no other. */
+/* Clears the carried state, so that the next batch does not continue another one. */
 void gwt_model_forget(gwt_model *model);
 
 /* Where the caller puts its batch: max_batch x floats of a sample. */
@@ -98,8 +98,8 @@ gw_status gwt_model_train(gwt_model *model, const uint32_t *labels,
 gw_status gwt_model_score(gwt_model *model, const uint32_t *labels, size_t batch,
                           gwt_score *score);
 
-/* Goes through one step of that batch with whatever is in the input, so that the
- * engine has made its preparations before the first real one. GW_ERR_NOMEM. */
+/* Runs one step of that batch size with whatever is in the input, so that the engine is
+ * prepared before the first real step. GW_ERR_NOMEM. */
 gw_status gwt_model_warm(gwt_model *model, size_t batch);
 
 #endif

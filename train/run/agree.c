@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agree.c - whether workers that were started one by one fit together. Everything is
- * done by gw_allgather(), so that nothing depends on what is being compared. */
+ * agree.c - compares the status and settings of workers that were started separately.
+ * It uses gw_allgather() only, which works whatever the settings are. */
 #define _GNU_SOURCE
 #include "run/agree.h"
 #include "run/checkpoint.h"
@@ -84,7 +84,7 @@ static const char *file_or_none(const char *name)
     return name != NULL ? "FILE" : "none";
 }
 
-/* What changes which messages are sent, besides what changes the result. */
+/* Besides the settings that change the result, these change which messages are sent. */
 static void write_settings(const gwt_job *job, char text[GWT_SETTINGS_CAP])
 {
     const gwt_config *c = &job->config;

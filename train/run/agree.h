@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agree.h - how workers that were started one by one, by mpirun and its kin, find
- * out that one of them cannot take part, or was started otherwise than the rest. */
+ * agree.h - lets workers that were started separately, by mpirun for example, find out
+ * that one of them has failed or was started with other settings. */
 #ifndef GWT_AGREE_H
 #define GWT_AGREE_H
 
 #include "run/job.h"
 
-/* Every worker brings how it fared so far, with its thread's last message. GW_OK on
- * all if all are well; otherwise the same failure on all, that of the lowest rank
- * which has one. Collective. */
+/* Every worker passes its status; its thread's last message goes with it. Returns GW_OK
+ * on all workers if all passed GW_OK; otherwise all return the failure of the lowest
+ * rank that has one. Collective. */
 gw_status gwt_agree(gw_comm *comm, gw_status status);
 
-/* Compares the settings and the data with worker 0's. A difference is
- * GW_ERR_MISMATCH on all, with its name. Collective. */
+/* Compares the settings and the data with those of worker 0. If they differ, all return
+ * GW_ERR_MISMATCH, and the message names the setting. Collective. */
 gw_status gwt_agree_settings(const gwt_job *job);
 
-/* A link is emulated by clocks, and those of two machines differ. */
+/* Checks that all workers are on one machine if a link is emulated, since that needs a
+ * common clock. */
 gw_status gwt_agree_link(const gwt_job *job);
 
 #endif

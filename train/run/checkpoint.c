@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checkpoint.c - writes checkpoints. Rank 0 alone touches the disk; it gets the parts
- * of the others through the comm, one after the other and in pieces, so that it holds
- * no more than a few pieces of them. The disk may be slower than the time limit of the
- * workers, hence slow_work.h. */
+ * checkpoint.c - writes checkpoints. Only rank 0 touches the disk. It receives the
+ * parts of the others through the comm, one after another and in pieces, so that it
+ * never holds more than a few pieces. Writing may take longer than the time limit of
+ * the workers, so it is done by slow_work.h. */
 #define _GNU_SOURCE
 #include "run/checkpoint.h"
 #include "run/slow_work.h"
@@ -56,7 +56,7 @@ void gwt_worker_from_words(gwt_life *w, const uint64_t word[GWT_WORKER_WORDS])
         memcpy((char *)w + fields[i], &word[i], 8);
 }
 
-/* With the clocks as they stand now. */
+/* The words of w with the current time. */
 static void words_now(const gwt_life *w, uint64_t word[GWT_WORKER_WORDS])
 {
     gwt_life now = *w;
@@ -71,8 +71,8 @@ static void words_now(const gwt_life *w, uint64_t word[GWT_WORKER_WORDS])
 
 /* ---- writing ------------------------------------------------------------------- */
 
-/* What waits for the disk: a piece and many small sections, each of which has its head
- * and its check beside it. */
+/* How much may wait for the disk: a piece and many small sections, each with a header
+ * and a checksum. */
 enum { HELD_CAP = GWT_PIECE + (64 << 10), SECTION_EXTRA = 64 };
 
 typedef struct saver {
@@ -99,8 +99,8 @@ static gw_status flush(void *arg)
     return gwt_newfile_flush(&((saver *)arg)->out.file);
 }
 
-/* Sees that len more bytes can be held. All workers count them alike, so they know when
- * rank 0 has to write. */
+/* Makes room for len more bytes. All workers count them in the same way, so they know
+ * when rank 0 has to write. */
 static gw_status reserve(saver *s, size_t len)
 {
     if (s->held + len > HELD_CAP) {
@@ -143,7 +143,8 @@ static gw_status put_words(saver *s)
     return GW_OK;
 }
 
-/* Parameters and the optimizer's vectors: one copy where all have the same. */
+/* Writes parameters and the optimizer's vectors, only once if all workers have the
+ * same. */
 static gw_status put_models(saver *s)
 {
     const gwt_life *w = s->w;
@@ -179,7 +180,8 @@ static gw_status put_sync(saver *s)
     return st;
 }
 
-/* The log is brought to the disk first: a checkpoint that is there has its lines. */
+/* Writes the log to the disk first, so that an existing checkpoint always has its
+ * lines. */
 static gw_status log_len(const gwt_life *w, uint64_t *len)
 {
     long at;
@@ -236,7 +238,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* No more memory than the checkpoint is long. */
+/* The buffers are never larger than the checkpoint. */
 static gw_status make_buffers(saver *s)
 {
     const gwt_checkpoint_job *job = &s->job;
@@ -253,7 +255,7 @@ static gw_status make_buffers(saver *s)
     return s->piece != NULL && s->room != NULL ? GW_OK : GW_ERR_NOMEM;
 }
 
-/* What rank 0 knows by itself. */
+/* Writes the sections that need no other worker. */
 static gw_status put_head(void *arg)
 {
     saver *s = arg;
@@ -272,7 +274,8 @@ static gw_status put_head(void *arg)
     for (size_t i = 0; i < GWT_JOB_WORDS; i++)
         gwt_put_word(bytes + 8 * i, word[i]);
     GWT_TRY(gwt_sections_put(&s->out, GWT_KIND_JOB, 0, bytes, sizeof bytes));
-    /* The others do not know how long all that is, so it is not held. */
+    /* The other workers do not know the length of these sections, so they are not held
+     * back. */
     gwt_newfile_hold(&s->out.file, s->room, s->room_cap);
     return GW_OK;
 }

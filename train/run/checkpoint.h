@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checkpoint.h - everything a run is, in one file, so that a run that was stopped and
- * resumed is the run that was not.
+ * checkpoint.h - saves the complete state of a run in one file, so that a run that was
+ * stopped and resumed has the same result as one that was not.
  *
  *     checkpoint.c           writing: every worker's part goes to rank 0, in turn
- *     checkpoint_load.c      reading: back to the workers, also to another number
- *     checkpoint_settings.c  what must be the same in both runs
- *     checkpoint_dir.c       which files there are, which one is the newest good one
+ *     checkpoint_load.c      reading: back to the workers, even if their number changed
+ *     checkpoint_settings.c  the settings that must be the same in both runs
+ *     checkpoint_dir.c       the files, and which one is the newest good one
  *
  * Sections of the file (docs/format.md):
  *
@@ -42,8 +42,8 @@ typedef struct gwt_checkpoint_job {
 
 enum { GWT_JOB_WORDS = sizeof(gwt_checkpoint_job) / 8, GWT_SETTINGS_CAP = 16384 };
 
-/* Parts travel in pieces of this many bytes: few enough that nobody waits in silence
- * for long, and memory stays small. */
+/* Parts are sent in pieces of this many bytes, so that no worker waits long without a
+ * message, and memory stays small. */
 enum { GWT_PIECE = 4 << 20 };
 
 /* ---- saving and loading, by all workers together ------------------------------- */
@@ -56,13 +56,13 @@ gw_status gwt_checkpoint_save(const gwt_life *w);
  * belongs to it. */
 gw_status gwt_checkpoint_load(gwt_life *w, uint64_t *metrics_len);
 
-/* What WORK consists of: copies every counter and mean of w to words, or back. Words
- * were added over time; a file that lacks the last ones leaves these as they are. */
+/* Copies every counter and mean of w to the words of a WORK section, or back. Older
+ * files lack the last words and leave these fields unchanged. */
 enum { GWT_WORKER_WORDS = 21, GWT_WORKER_WORDS_ONCE = 20 };
 void gwt_worker_to_words(const gwt_life *w, uint64_t word[GWT_WORKER_WORDS]);
 void gwt_worker_from_words(gwt_life *w, const uint64_t word[GWT_WORKER_WORDS]);
 
-/* Reads the counters of the job, and sees that all sections are there and of the
+/* Reads the counters of the job, and checks that all sections exist and have the
  * lengths that follow from them. GW_ERR_DATA. */
 gw_status gwt_checkpoint_open(gwt_sections *in, const char *path,
                               gwt_checkpoint_job *job);
@@ -82,13 +82,12 @@ size_t gwt_settings_write(const gwt_job *job, char text[GWT_SETTINGS_CAP]);
 gw_status gwt_settings_compare(const gwt_job *job, const char *name, const char *saved,
                                size_t len);
 
-/* Makes the job, if it asks for the same, go on with the spec and the momentum of the
- * checkpoint of that name, whatever is advised today. GW_ERR_DATA. */
+/* If the job asks for the same method, makes it continue with the spec and the momentum
+ * of the checkpoint of that name, whatever the current advice is. GW_ERR_DATA. */
 gw_status gwt_settings_take(gwt_job *job, const char *name, const char *saved,
                             size_t len);
 
-/* Whether the settings are from before the number of threads was among them: then
- * nobody knows whether it is the same. */
+/* Whether the settings are from a version that did not save the number of threads. */
 int gwt_settings_lack_threads(const char *saved, size_t len);
 
 /* The tensors of a model as lines "name rows cols"; at most cap bytes are written,
@@ -105,17 +104,17 @@ gw_status gwt_checkpoints_next(const gwt_job *job, char path[GWT_FILE_CAP],
 /* Removes all but the newest --keep. */
 void gwt_checkpoints_prune(const gwt_job *job);
 
-/* Whether there are any; removing all. */
+/* Whether there are any checkpoints; removes all of them. */
 int gwt_checkpoints_any(const gwt_job *job);
 void gwt_checkpoints_clear(const gwt_job *job);
 
-/* Finds the newest good one for --resume and writes its name and step into the job.
- * Damaged ones after it are renamed and mentioned in job->warnings. One that cannot be
- * read is left as it is: GW_ERR_SYSTEM. */
+/* Finds the newest good checkpoint for --resume and stores its name and step in the
+ * job. Damaged ones that are newer are renamed and listed in job->warnings.
+ * GW_ERR_SYSTEM: one cannot be read; it is left as it is. */
 gw_status gwt_checkpoints_find(gwt_job *job);
 
-/* The newest good one in any directory, if all after it are damaged. GW_ERR_SYSTEM if
- * there is none, or if one cannot be read. */
+/* Finds the newest good checkpoint in any directory; newer ones must be damaged.
+ * GW_ERR_SYSTEM if there is none, or if one cannot be read. */
 gw_status gwt_checkpoints_newest(const char *directory, char path[GWT_FILE_CAP]);
 
 #endif

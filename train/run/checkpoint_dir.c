@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * checkpoint_dir.c - the checkpoints in a run directory: checkpoint-000001.gwc and so
- * on, the higher the number the newer. Numbers, not steps: a job that goes on with
- * another number of workers counts its steps anew. */
+ * on; the highest number is the newest. The numbers are not steps, because a job that
+ * is resumed with another number of workers counts its steps differently. */
 #define _GNU_SOURCE
 #include "run/checkpoint.h"
 
@@ -38,7 +38,7 @@ static void partial_path(char path[GWT_FILE_CAP], const gwt_job *job)
     snprintf(path, GWT_FILE_CAP, "%s/" PARTIAL, job->directory);
 }
 
-/* The number in a file's name, 0 if it is no checkpoint's. */
+/* The number in the name of a checkpoint; 0 for any other file. */
 static uint64_t number_of(const char *name)
 {
     uint64_t number = 0;
@@ -132,8 +132,8 @@ static void warn(gwt_job *job, const char *format, const char *what)
     snprintf(job->warnings + len, sizeof job->warnings - len, format, what);
 }
 
-/* Damaged files step aside: whatever is written from now on is newer than they. They
- * are never removed, in case somebody can make use of them. */
+/* Renames damaged files, since new checkpoints will be newer than they are. They are
+ * never removed, in case somebody can use them. */
 static gw_status set_aside(const gwt_job *job, uint64_t number)
 {
     char path[GWT_FILE_CAP], aside[GWT_FILE_CAP];
@@ -187,8 +187,8 @@ static gw_status check_place(gwt_job *job, const char *path,
     return GW_OK;
 }
 
-/* Opens checkpoint `number` and sees whether this job can go on from there. A file that
- * cannot be read may be as good as any: it is not damaged. */
+/* Opens checkpoint `number` and checks whether this job can resume from it. A file that
+ * cannot be read is not taken for a damaged one. */
 static gw_status try_number(gwt_job *job, uint64_t number, int *damaged)
 {
     gwt_checkpoint_job saved;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checkpoint_load.c - restores workers from a checkpoint, also when there are more or
- * fewer of them than there were:
+ * checkpoint_load.c - restores workers from a checkpoint, even if there are now more or
+ * fewer of them:
  *
  *     parameters, optimizer, statistics   the average of the old workers'
  *     carried state                       begins anew
@@ -37,7 +37,7 @@ static gw_status check_section(const gwt_sections *in, uint32_t kind, uint64_t w
                    name, worker, in->from.name, s->len, len);
 }
 
-/* WORK has as many words as gradwire knew when the file was written. */
+/* The number of words in WORK depends on the version that wrote the file. */
 static gw_status check_words(const gwt_sections *in, uint64_t worker)
 {
     const gwt_section *s = gwt_sections_find(in, GWT_KIND_WORKER, (uint32_t)worker);
@@ -48,7 +48,7 @@ static gw_status check_words(const gwt_sections *in, uint64_t worker)
     return check_section(in, GWT_KIND_WORKER, worker, 8 * GWT_WORKER_WORDS);
 }
 
-/* No product below overflows: all counts are less than the file is long. */
+/* No product below overflows, since all counts are less than the length of the file. */
 static gw_status check_job(const gwt_sections *in, const gwt_checkpoint_job *job)
 {
     uint64_t vector = 4 * job->floats;
@@ -177,7 +177,7 @@ static gw_status read_piece(loader *l, uint32_t kind, uint64_t worker, size_t at
                              at, to, len);
 }
 
-/* A piece of an old worker's section to the worker of the same rank. */
+/* Sends a piece of an old worker's section to the worker of the same rank. */
 static gw_status to_one(loader *l, uint32_t kind, int worker, size_t at, void *to,
                         size_t len)
 {
@@ -192,7 +192,8 @@ static gw_status to_all(loader *l, uint32_t kind, uint64_t worker, size_t at, vo
     return gw_broadcast(l->w->comm, to, len, 0);
 }
 
-/* The average of a piece over all old workers, in the order of their ranks. */
+/* Averages a piece over all old workers, in the order of their ranks, and sends it to
+ * all. */
 static gw_status average_to_all(loader *l, uint32_t kind, size_t at, float *to,
                                 size_t len)
 {
@@ -278,7 +279,7 @@ static void add_mean(gwt_mean *to, const gwt_mean *add)
     to->count += add->count;
 }
 
-/* The words of an old worker, those that the file lacks as w has them, to all. */
+/* Sends the words of an old worker to all. Words that the file lacks come from w. */
 static gw_status words_to_all(loader *l, uint64_t worker, const gwt_life *w,
                               uint64_t word[GWT_WORKER_WORDS])
 {
@@ -298,8 +299,8 @@ static gw_status words_to_all(loader *l, uint64_t worker, const gwt_life *w,
     return GW_OK;
 }
 
-/* Counters of the worker's own past; if workers have changed, everybody takes worker
- * 0's, and sums go where they are counted once. */
+/* Restores the worker's counters. If the number of workers changed, everybody takes
+ * those of worker 0, and each sum goes to one worker only. */
 static gw_status load_words(loader *l)
 {
     uint64_t word[GWT_WORKER_WORDS];
@@ -330,14 +331,14 @@ static void set_steps(loader *l)
 
     w->so_far.steps = gwt_checkpoint_steps(&l->job, w->job);
     w->mark_step = w->so_far.steps;
-    /* With other workers it is not what the file holds. */
+    /* With another number of workers, the state differs from that in the file. */
     if (l->same)
         w->saved_at = w->so_far.steps;
     if (w->so_far.steps != l->job.steps)
         w->evaluated_at = evaluated ? w->so_far.steps : 0;
 }
 
-/* Every byte of the file is looked at, which may take long. */
+/* This checks every byte of the file, which may take long. */
 static gw_status open_file(void *arg)
 {
     loader *l = arg;
@@ -350,7 +351,8 @@ static gw_status load_job(loader *l)
     GWT_TRY(gwt_slow_work(l->w->comm, l->w->job->config.timeout, open_file, l));
     if (l->rank == 0)
         GWT_TRY(check_fits(&l->in, &l->job, l->w));
-    /* All workers are of one kind of machine: this is not what is in the file. */
+    /* All workers run on the same kind of machine, so the struct can be sent as it
+     * is. */
     GWT_TRY(gw_broadcast(l->w->comm, &l->job, sizeof l->job, 0));
     l->same = l->job.workers == (uint64_t)l->workers;
     return GW_OK;

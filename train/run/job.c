@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * job.c - a run as its parent process sees it. Everything that can be checked is
- * checked here, before a worker starts. Nothing here computes: see compute.h. */
+ * job.c - the parent's part of a run. Everything that can be checked is checked here,
+ * before a worker starts. The parent must not compute anything; compute.h says why. */
 #define _GNU_SOURCE
 #include "run/advice.h"
 #include "run/agree.h"
@@ -65,7 +65,7 @@ static gw_status plan_checkpoints(gwt_job *job)
     return GW_OK;
 }
 
-/* Whether the model reads what the data set holds. Cuts text into rows. */
+/* Checks that the model fits the data set, and cuts text into rows. */
 static gw_status fit_data(gwt_job *job)
 {
     const gwt_config *c = &job->config;
@@ -141,7 +141,7 @@ static gw_status make_shared(gwt_job *job)
     return GW_OK;
 }
 
-/* All that this process can do by itself. */
+/* Prepares everything that needs no other worker. */
 static gw_status prepare_own(gwt_job *job)
 {
     GWT_TRY(check_config(job));
@@ -168,10 +168,10 @@ static gw_status prepare(gwt_job *job)
     GWT_TRY(gwt_agree(comm, st));
     GWT_TRY(gwt_agree_settings(job));
     GWT_TRY(gwt_agree_link(job));
-    /* The directory and all files in it are worker 0's. */
+    /* Only worker 0 touches the directory and its files. */
     GWT_TRY(
         gwt_agree(comm, gwt_slow_work(comm, job->config.timeout, make_rundir, job)));
-    /* It has read there how the run goes on. */
+    /* Worker 0 may have changed these to match the checkpoint. */
     return gw_broadcast(comm, &job->used, sizeof job->used, 0);
 }
 
@@ -205,7 +205,7 @@ void gwt_job_free(gwt_job *job)
     gwt_free(job);
 }
 
-/* As one worker of a comm that is there already. */
+/* Runs as one worker of an existing comm. */
 static gw_status run_over(gwt_job *job, gw_comm *comm)
 {
     gw_status st = GW_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * job.h - a run from the inside: what the parent prepares and the workers use. */
+ * job.h - the internals of a run: what the parent prepares and the workers use. */
 #ifndef GWT_JOB_H
 #define GWT_JOB_H
 
@@ -13,13 +13,13 @@
 
 #include <stdio.h>
 
-/* What the parent and all workers see the same memory of. */
+/* Memory that the parent shares with all workers. */
 typedef struct gwt_shared {
     gwt_stop stop;
     gwt_summary summary; /* written by rank 0 before it ends */
 } gwt_shared;
 
-/* What workers step by, which --advice may have made another than was asked for. */
+/* The settings that the workers use; --advice may have changed them. */
 typedef struct gwt_used {
     char sync[GWT_SPEC_CAP];
     double momentum; /* of the optimizer */
@@ -39,34 +39,34 @@ struct gwt_job {
     uint64_t checkpoint_every; /* steps; 0: never */
     char directory[GWT_PATH_CAP];
     int lock; /* open while this run owns the directory; 0: none */
-    char resume[GWT_PATH_CAP + 64]; /* the checkpoint to go on from, "" if none */
+    char resume[GWT_PATH_CAP + 64]; /* the checkpoint to resume from, "" if none */
     uint64_t resume_step;
     char warnings[2048], notes[1024];
     gwt_shared *shared;
     const gwt_observer *observer;
 };
 
-/* The whole life of a worker; a gw_body whose arg is the job. */
+/* Runs one worker from start to end; a gw_body whose arg is the job. */
 gw_status gwt_worker(gw_comm *comm, void *job);
 
 /* ---- the run directory (rundir.c) ------------------------------------------ */
 
-/* Sets job->directory and makes sure that it is there, can be written and holds no
- * finished run, unless --force was given. */
+/* Sets job->directory, creates it, and checks that it is writable and, without --force,
+ * that it has no finished run. */
 gw_status gwt_rundir_make(gwt_job *job);
 
-/* Gives the directory up. */
+/* Releases the lock on the directory. */
 void gwt_rundir_leave(gwt_job *job);
 
-/* Opens the metrics file and keeps the first `keep` bytes of it, whole lines only. */
+/* Opens the metrics file and truncates it to whole lines in its first `keep` bytes. */
 gw_status gwt_rundir_metrics(const gwt_job *job, uint64_t keep, FILE **out);
 
-/* Writes summary.json: all of it or nothing. */
+/* Writes summary.json, completely or not at all. */
 gw_status gwt_rundir_summary(const gwt_job *job);
 
 /* ---- evaluation (evaluate.c) ------------------------------------------------- */
 
-/* What the models are worth. */
+/* The result of an evaluation. */
 typedef struct gwt_verdict {
     double loss, accuracy;   /* of the model, or of the workers' average; there is no
                                 accuracy (NaN) where numbers are predicted */
@@ -77,7 +77,7 @@ typedef struct gwt_verdict {
     int valid;               /* whether that is on the validation set */
 } gwt_verdict;
 
-/* The verdict before there is one: NaN throughout. */
+/* The result before the first evaluation: NaN everywhere. */
 extern const gwt_verdict gwt_verdict_none;
 
 /* exp() of the mean of the workers' own losses, where perplexity is a number. */
@@ -90,8 +90,8 @@ gw_status gwt_evaluate(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
                        const gwt_split *split, gwt_model *model, int equal,
                        float *average);
 
-/* Scores the part-th of so many parts of a text (evaluate_text.c). The model must be
- * made for batches of at least GWT_EVAL_COLUMNS. */
+/* Scores one of `parts` parts of a text (evaluate_text.c). The model must allow batches
+ * of at least GWT_EVAL_COLUMNS. */
 enum { GWT_EVAL_COLUMNS = 20 };
 gw_status gwt_score_text(gwt_score *sum, const gwt_data *data, const gwt_split *split,
                          gwt_model *model, int part, int parts);
@@ -100,7 +100,7 @@ gw_status gwt_score_text(gwt_score *sum, const gwt_data *data, const gwt_split *
  * statistics. Collective. */
 gw_status gwt_average_stats(gw_comm *comm, gwt_model *model, float *average);
 
-/* The FNV-1a hash of the bytes of n floats; of those and what was hashed before. */
+/* The FNV-1a hash of the bytes of n floats. gwt_hash_more() continues a hash. */
 uint64_t gwt_hash(const float *x, size_t n);
 uint64_t gwt_hash_more(uint64_t hash, const float *x, size_t n);
 

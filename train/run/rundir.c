@@ -25,8 +25,8 @@ static void path_of(char path[FILE_CAP], const gwt_job *job, const char *name)
     snprintf(path, FILE_CAP, "%s/%s", job->directory, name);
 }
 
-/* Letters, digits, dots and single dashes, so that a spec can be part of a file
- * name; the first WORD_CAP of them. */
+/* Turns text into letters, digits, dots and single dashes, at most WORD_CAP of them, so
+ * that a spec can be part of a file name. */
 static void sanitise(char out[WORD_CAP], const char *text)
 {
     size_t n = 0;
@@ -47,7 +47,7 @@ static gw_status cannot_make(const char *path)
                    strerror(errno));
 }
 
-/* Makes every directory of the path that is not there. */
+/* Creates every missing directory of the path. */
 static gw_status make_path(const char *path)
 {
     char part[GWT_PATH_CAP];
@@ -85,8 +85,7 @@ static gw_status make_numbered(gwt_job *job)
     return cannot_make(job->directory);
 }
 
-/* Sees that nothing is lost which the user may still want, and removes what is not
- * wanted any more. */
+/* Refuses to overwrite what the user may still want, and removes what is obsolete. */
 static gw_status make_room(gwt_job *job)
 {
     int resume = job->config.resume, force = job->config.force;
@@ -112,9 +111,9 @@ static gw_status make_room(gwt_job *job)
     return GW_OK;
 }
 
-/* Two runs in one directory would spoil each other's files. The lock is the open
- * file's, which workers share: it lasts until the last of them is gone. Those of a
- * run that was just killed may need a moment for it. */
+/* Two runs in one directory would overwrite each other's files. The lock belongs to the
+ * open file, which the workers share, so it lasts until the last of them has ended. The
+ * workers of a run that was just killed may need a moment to end. */
 static gw_status lock_directory(gwt_job *job)
 {
     const struct timespec nap = {.tv_nsec = 20000000};
@@ -150,7 +149,7 @@ static gw_status check_init(const gwt_job *job)
     gwt_model *model;
     gw_status st;
 
-    /* A checkpoint counts more. */
+    /* A checkpoint takes precedence. */
     if (job->config.init == NULL || job->config.resume)
         return GW_OK;
     GWT_TRY(gwt_model_outline(&model, job->config.model, job->data.shape,
@@ -160,8 +159,8 @@ static gw_status check_init(const gwt_job *job)
     return st;
 }
 
-/* A run of a day should not end with a wrong name for its weights, nor should an old
- * run be removed for one that cannot begin. */
+/* Checks the names of files before the run, so that a long run does not fail at its
+ * end, and an old run is not removed for one that cannot start. */
 static gw_status check_files(const gwt_job *job)
 {
     const gwt_config *c = &job->config;
@@ -173,7 +172,7 @@ static gw_status check_files(const gwt_job *job)
     return check_init(job);
 }
 
-/* Makes the directory, except to go on in one: that is there, or its name is wrong. */
+/* Creates the directory, unless the run is resumed: then it must exist. */
 static gw_status enter_directory(gwt_job *job)
 {
     const char *out = job->config.out;
@@ -207,7 +206,7 @@ gw_status gwt_rundir_make(gwt_job *job)
         GWT_TRY(check_files(job));
         return make_numbered(job);
     }
-    /* Files may be meant for the directory, so it comes first; the checks come before
+    /* The directory comes first, since files may be in it. The checks come before
      * anything in it is removed. */
     GWT_TRY(enter_directory(job));
     GWT_TRY(check_files(job));
@@ -243,7 +242,7 @@ gw_status gwt_rundir_metrics(const gwt_job *job, uint64_t keep, FILE **out)
     return GW_OK;
 }
 
-/* By the word that asks for it; NULL for none. */
+/* The value of --augment that means this; NULL for none. */
 static const char *augment_name(int what)
 {
     if (what == (GWT_AUGMENT_CROP | GWT_AUGMENT_FLIP))

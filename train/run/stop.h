@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stop.h - how workers that may not be talking to each other all stop after the
- * same step.
+ * stop.h - lets workers that may not be exchanging messages stop after the same step.
  *
- * One word is shared by all: its top bit says that a stop was asked for, the rest
- * is the highest step any worker has entered. After the request no worker raises
- * the highest step, and every worker goes on until it has done that one. */
+ * All workers share one word. Its top bit says that a stop was requested; the rest is
+ * the highest step that any worker has entered. After the request no worker raises the
+ * highest step, and every worker continues until it has finished that step. */
 #ifndef GWT_STOP_H
 #define GWT_STOP_H
 
@@ -22,8 +21,8 @@ void gwt_stop_request(gwt_stop *stop);
 /* Whether it was asked for. */
 int gwt_stop_requested(const gwt_stop *stop);
 
-/* Whether this worker may enter step t = 1, 2, ...; if not, it is to end, and so
- * will all others before the same step. */
+/* Whether this worker may enter step t = 1, 2, .... If not, it has to end, and all
+ * others will end before the same step. */
 int gwt_stop_enter(gwt_stop *stop, uint64_t t);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stop_together.h - how workers without common memory stop after the same step: now and
- * then they tell each other whether a stop was asked for. How many steps lie between is
- * worker 0's choice, told along, so that it costs next to nothing and a stop is
- * quick all the same. */
+ * stop_together.h - lets workers without shared memory stop after the same step. Every
+ * few steps they tell each other whether a stop was requested. Worker 0 chooses the
+ * number of steps in between and sends it along, so that the cost is small and a stop
+ * is still quick. */
 #ifndef GWT_STOP_TOGETHER_H
 #define GWT_STOP_TOGETHER_H
 
@@ -11,12 +11,12 @@
 #include "run/stop.h"
 
 typedef struct gwt_pact {
-    uint64_t last, next; /* steps before which they told, and will tell, each other */
+    uint64_t last, next; /* steps before the last and the next exchange */
     double last_at;      /* when that was */
 } gwt_pact;
 
-/* Whether all may enter step t = 1, 2, ... (*go = 1), or all are to end. Begins with a
- * zeroed pact. Collective. */
+/* Sets *go to 1 if all may enter step t = 1, 2, ..., or to 0 if all have to end. The
+ * pact must be zeroed at first. Collective. */
 gw_status gwt_pact_enter(gwt_pact *pact, gw_comm *comm, const gwt_stop *stop,
                          uint64_t t, int *go);
 

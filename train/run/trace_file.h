@@ -10,16 +10,17 @@
 
 typedef struct gwt_trace gwt_trace;
 
-/* Begins, if config asks for a timeline; *out is NULL if not, which all functions
- * below take. Time 0 is now, on every worker: call it after a barrier. GW_ERR_NOMEM. */
+/* Starts a timeline if config asks for one. Otherwise *out is NULL, which all functions
+ * below accept. Time 0 is now on every worker, so call it after a barrier.
+ * GW_ERR_NOMEM. */
 gw_status gwt_trace_open(gwt_trace **out, const gwt_config *config, gw_comm *comm);
 void gwt_trace_free(gwt_trace *trace);
 
 /* The worker computed from begin to end (gwt_now()). */
 void gwt_trace_compute(gwt_trace *trace, double begin, double end);
 
-/* A step has ended; the training has. When the last step of the timeline has, it is
- * written, once. Collective. GW_ERR_SYSTEM if the file cannot be written. */
+/* Call these at the end of each step and of the training. The timeline is written once,
+ * after its last step. Collective. GW_ERR_SYSTEM if the file cannot be written. */
 gw_status gwt_trace_step(gwt_trace *trace, gw_comm *comm);
 gw_status gwt_trace_end(gwt_trace *trace, gw_comm *comm);
 

@@ -16,8 +16,7 @@
 
 enum { GWT_SPEC_CAP = 256, GWT_NAME_CAP = 64 };
 
-/* What is done to pictures before they are learnt; AUTO is what is usual for the
- * data set. */
+/* How training images are augmented; AUTO is what is usual for the data set. */
 typedef enum gwt_augment_word {
     GWT_AUGMENT_WORD_AUTO,
     GWT_AUGMENT_WORD_NONE,
@@ -26,44 +25,44 @@ typedef enum gwt_augment_word {
     GWT_AUGMENT_WORD_BOTH,
 } gwt_augment_word;
 
-/* Settings, by their names on the command line. Texts are borrowed until
- * gwt_job_free(). 0 or NULL is no default except where it says so. */
+/* Settings, with their names on the command line. Strings are borrowed until
+ * gwt_job_free(). 0 or NULL is a valid value only where a comment says so. */
 typedef struct gwt_config {
     const char *model, *data;
     const char *data_dir; /* NULL: see data.c */
     const char *sync;
-    int advice;            /* 1: take the spec that gw_spec_advise() says */
-    const char *link;      /* NULL: the machine as it is */
+    int advice;            /* 1: use the spec that gw_spec_advise() returns */
+    const char *link;      /* NULL: do not emulate a network */
     const char *optimizer; /* its name; optimizer.c has all */
     const char *schedule, *warmup;
     const char *out;              /* run directory; NULL: a new one under runs/ */
-    int force;                    /* write into out even if a run is there */
+    int force;                    /* overwrite a run in out */
     const char *checkpoint_every; /* steps, or epochs as in "2epochs"; NULL: never */
-    int keep;                     /* how many checkpoints are kept */
-    int resume;                   /* go on from the newest checkpoint in out */
-    const char *init;             /* weights to begin with, safetensors; NULL: seed */
-    const char *export_to;        /* where the trained weights go; NULL: nowhere */
-    const char *record_to; /* where the last step's gradient goes; NULL: nowhere */
+    int keep;                     /* number of checkpoints to keep */
+    int resume;                   /* resume from the newest checkpoint in out */
+    const char *init;             /* initial weights, safetensors; NULL: random */
+    const char *export_to;        /* file for the trained weights; NULL: none */
+    const char *record_to;        /* file for the last step's gradient; NULL: none */
     int workers, spawn /* gw_spawn */, threads;
     gw_comm *comm; /* this process is one worker of it, and `workers` is their number;
                       NULL: gwt_job_run() starts the workers */
-    int native;    /* comm sums by its transport's own means */
+    int native;    /* comm uses its transport's own all-reduce */
     double timeout;
     uint64_t epochs;
-    uint64_t steps; /* in place of epochs, if not 0 */
+    uint64_t steps; /* instead of epochs, if not 0 */
     uint64_t batch; /* per worker */
     uint64_t seed;
     uint64_t log_every;  /* steps; 0: about fifty times in the run */
     uint64_t eval_every; /* epochs; 0: at the end only */
     double lr;
-    gwt_hyper hyper;   /* momentum and the like */
-    double clip;       /* largest norm of a gradient, 0: any */
-    double dropout;    /* share of values dropped in language models */
-    uint64_t sequence; /* tokens of a sample of text */
-    int nonfinite;     /* gw_nonfinite */
-    int augment;       /* gwt_augment_word */
-    const char *trace; /* a timeline of the first steps is written here, if not NULL */
-    uint64_t trace_steps; /* how many */
+    gwt_hyper hyper;      /* momentum and the like */
+    double clip;          /* largest norm of a gradient; 0: no limit */
+    double dropout;       /* fraction of values dropped in language models */
+    uint64_t sequence;    /* tokens of a sample of text */
+    int nonfinite;        /* gw_nonfinite */
+    int augment;          /* gwt_augment_word */
+    const char *trace;    /* file for a timeline of the first steps; NULL: none */
+    uint64_t trace_steps; /* steps in the timeline */
 } gwt_config;
 
 /* What a run was and what came out, as in summary.json; docs/runs.md explains each.
@@ -92,7 +91,7 @@ typedef enum gwt_event {
     GWT_EVENT_EVAL, /* the test set was evaluated */
 } gwt_event;
 
-/* How a run stands, after `step` of `steps`. */
+/* The progress of a run, after `step` of `steps`. */
 typedef struct gwt_progress {
     uint64_t step, steps;
     double epoch; /* epochs done, with fraction */
@@ -105,7 +104,8 @@ typedef struct gwt_progress {
     uint64_t bytes_sent;             /* by rank 0 for synchronisation, so far */
 } gwt_progress;
 
-/* Told on rank 0, in that worker's process or thread, how the run stands. */
+/* Called on rank 0, in that worker's process or thread, with the progress of the
+ * run. */
 typedef struct gwt_observer {
     void (*tell)(void *arg, gwt_event event, const gwt_progress *progress);
     void *arg;
@@ -113,35 +113,35 @@ typedef struct gwt_observer {
 
 typedef struct gwt_job gwt_job;
 
-/* Whether the settings name things that are there: model, data set, method, link,
- * optimizer, schedules. Reads no file. GW_ERR_ARG, GW_ERR_SPEC, GW_ERR_NOMEM. */
+/* Checks that model, data set, method, link, optimizer and schedules exist. Reads no
+ * file. GW_ERR_ARG, GW_ERR_SPEC, GW_ERR_NOMEM. */
 gw_status gwt_config_check(const gwt_config *config);
 
-/* Prepares a run. Nothing is started, but the data is in memory and the run
- * directory is there and can be written. On success the caller releases *out with
- * gwt_job_free(). GW_ERR_ARG and GW_ERR_SPEC mean that a setting is wrong. With
- * config->comm all its workers call it together, and what they bring is compared: it
- * succeeds on all, or fails on all with the same message (unless comm itself fails). */
+/* Prepares a run: loads the data and creates the run directory, but starts nothing. On
+ * success the caller releases *out with gwt_job_free(). GW_ERR_ARG and GW_ERR_SPEC mean
+ * that a setting is wrong. With config->comm, all its workers call it together, and
+ * their settings are compared: it succeeds on all, or fails on all with the same
+ * message (unless comm itself fails). */
 gw_status gwt_job_new(gwt_job **out, const gwt_config *config);
 void gwt_job_free(gwt_job *job);
 
-/* Runs it, once. observer may be NULL. GW_OK if it came to its end, also when
- * that was a stop; otherwise what gw_local_run() says, or, with config->comm, this
- * worker's failure, of which the others have been told. */
+/* Runs the job; call it once. observer may be NULL. GW_OK if the run finished or was
+ * stopped. Otherwise returns the status of gw_local_run() or, with config->comm, this
+ * worker's failure, which the other workers have been told about. */
 gw_status gwt_job_run(gwt_job *job, const gwt_observer *observer);
 
-/* Asks a run to stop: all workers end after the same step, at most one or two from
- * now, evaluate, and write the summary. For signal handlers; any thread, any of
- * the job's processes. */
+/* Asks a run to stop. All workers end after the same step, one or two from now at most,
+ * evaluate, and write the summary. It is safe in signal handlers, in any thread and in
+ * any process of the job. */
 void gwt_job_stop(gwt_job *job);
 
 /* The result, once gwt_job_run() has succeeded; valid as long as the job. */
 const gwt_summary *gwt_job_summary(const gwt_job *job);
 const char *gwt_job_directory(const gwt_job *job);
 
-/* What the user should know although the run can go on: lines, "" if nothing;
- * what --advice has changed and why, one line. The checkpoint that the run resumes
- * from, NULL if none, and its step. Both as soon as the job is made. */
+/* Warnings, one per line, or ""; what --advice changed and why, in one line, or ""; and
+ * the checkpoint that the run resumes from, or NULL, with its step. All are valid as
+ * soon as the job is made. */
 const char *gwt_job_warnings(const gwt_job *job);
 const char *gwt_job_notes(const gwt_job *job);
 const char *gwt_job_resumed(const gwt_job *job, uint64_t *step);
@@ -152,8 +152,8 @@ void gwt_job_print(const gwt_job *job, FILE *stream);
 /* Bits that a worker sent per parameter and step, on average. */
 double gwt_bits_per_param(const gw_stats *stats, uint64_t params);
 
-/* What dense synchronisation sends per step and worker: bytes of payload of a
- * ring all-reduce. 0 for one worker. */
+/* The bytes that dense synchronisation sends per step and worker: the payload of a ring
+ * all-reduce. 0 for one worker. */
 double gwt_dense_bytes(uint64_t params, int workers);
 
 #endif

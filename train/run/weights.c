@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * weights.c - weights into and out of files. */
+ * weights.c - writes weights to files and reads them back. */
 #include "run/weights.h"
 
 #include "run/checkpoint.h"
@@ -84,7 +84,7 @@ static gw_status read_one(const gwt_safetensors *in, const gw_tensor *t, float *
     return gwt_safetensors_read(in, s, to, t->rows * t->cols);
 }
 
-/* The file may hold nothing that the model has no place for. */
+/* Checks that the file has no tensor that is not in the model. */
 static gw_status check_known(const gwt_safetensors *in, const gw_tensor *tensors,
                              size_t count, size_t stats)
 {
@@ -102,7 +102,7 @@ static gw_status check_known(const gwt_safetensors *in, const gw_tensor *tensors
     return GW_OK;
 }
 
-/* Reads all tensors to where they belong; params is NULL to look at them only. */
+/* Reads all tensors into the model; if params is NULL, only checks them. */
 static gw_status read_into(const gwt_safetensors *in, gwt_model *model, float *params)
 {
     size_t count, n;
@@ -141,8 +141,8 @@ gw_status gwt_weights_check(const char *path, gwt_model *model)
 /* ---- out of a checkpoint ----------------------------------------------------------
  */
 
-/* One line of TENS, "name rows cols", at *at; a 0 takes the place of the blank after
- * the name. */
+/* Parses one line of TENS, "name rows cols", at *at. Replaces the blank after the name
+ * by 0. */
 static gw_status take_line(gwt_weights *w, const char *file, char **at, size_t *offset,
                            uint64_t floats)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * weights.h - the weights of a model, out of it and into it, as safetensors.
+ * weights.h - saves and loads the weights of a model as safetensors.
  *
- * Statistics (batch normalization) belong to the weights; they are one tensor more,
- * called GWT_STATS_NAME. */
+ * The statistics of batch normalisation belong to the weights. They are stored as one
+ * more tensor, named GWT_STATS_NAME. */
 #ifndef GWT_WEIGHTS_H
 #define GWT_WEIGHTS_H
 
@@ -15,16 +15,17 @@
 gw_status gwt_weights_write(const char *path, const gw_tensor *tensors, size_t count,
                             const float *params, const float *stats, size_t n);
 
-/* Sets parameters and statistics of the model from a file that has just its tensors,
- * by name and shape: the dimensions of each, in their order, must be rows and columns
- * once some are multiplied together. GW_ERR_DATA names the first that does not fit. */
+/* Sets parameters and statistics of the model from a file that has exactly its tensors.
+ * The dimensions of each must equal rows and columns after multiplying neighbours.
+ * GW_ERR_DATA names the first tensor that does not fit. */
 gw_status gwt_weights_read(const char *path, gwt_model *model);
 
-/* Whether gwt_weights_read() would: nothing is set, and the model may be an outline. */
+/* Checks whether gwt_weights_read() would succeed, without setting anything. The model
+ * may be an outline. */
 gw_status gwt_weights_check(const char *path, gwt_model *model);
 
-/* Takes the weights out of a checkpoint, or out of the newest good one in a run
- * directory: the average where workers' models differ. */
+/* Exports the weights in a checkpoint, or in the newest good one of a run directory.
+ * Where the workers' models differ, exports their average. */
 gw_status gwt_weights_export(const char *checkpoint, const char *path);
 
 /* The same for a checkpoint that has been opened, into memory; for tests. Released

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * worker.h - what one worker has and knows while it trains, shared by the loop
- * (loop.c) and by what saves and restores it (checkpoint.c). */
+ * worker.h - the state of one worker while it trains. The loop (loop.c) uses it, and
+ * checkpoint.c saves and restores it. */
 #ifndef GWT_WORKER_H
 #define GWT_WORKER_H
 
@@ -9,7 +9,7 @@
 #include "run/stop_together.h"
 #include "run/trace_file.h"
 
-/* A mean that is being gathered. */
+/* A running mean. */
 typedef struct gwt_mean {
     double sum, count;
 } gwt_mean;
@@ -36,7 +36,7 @@ typedef struct gwt_life {
     double lr;              /* of the last step */
     gwt_mean logged, epoch; /* losses since the last record, in this epoch */
     gwt_trace *trace;       /* NULL: no timeline, or not any more */
-    gwt_pact pact;          /* where workers have no common memory */
+    gwt_pact pact;          /* if workers have no shared memory */
     double began, mark;     /* when the run and the current interval began */
     uint64_t mark_step;
     uint64_t saved_at; /* step of the last checkpoint, UINT64_MAX: none */
@@ -60,7 +60,7 @@ gw_status gwt_life_record(gwt_life *w, int evaluation);
 /* Writes the summary. Collective. */
 gw_status gwt_life_sum_up(gwt_life *w);
 
-/* The parameters that the run has led to. */
+/* The parameters that the run has produced. */
 const float *gwt_life_result(const gwt_life *w);
 
 #endif
