@@ -20,7 +20,9 @@ DESTDIR=$work/stage cmake --install "$GRADWIRE_BUILD" --prefix /opt/gradwire >in
 mv stage/opt/gradwire prefix
 pc=$(find prefix -name gradwire.pc)
 lib=$work/$(dirname "$(dirname "$pc")")
-[ -f prefix/include/gradwire.h ] || fail "no header was installed"
+for header in gradwire.h gradwire_spec.h; do
+    [ -f "prefix/include/$header" ] || fail "$header was not installed"
+done
 grep -rqF "$GRADWIRE_SOURCE" "$pc" "$lib/cmake" && fail "a package names the source tree"
 
 # The shared library exports the public names and no others.

@@ -18,7 +18,7 @@ from gradwire import _api, spec
 from support_threads import averages, on_threads, values
 
 SOURCE = os.environ["GRADWIRE_SOURCE"]
-HEADER = os.path.join(SOURCE, "include", "gradwire.h")
+INCLUDE = os.path.join(SOURCE, "include")
 
 
 # ---- the header ----------------------------------------------------------------
@@ -54,7 +54,7 @@ def says_c():
         source, program = os.path.join(directory, "a.c"), os.path.join(directory, "a")
         with open(source, "w") as f:
             f.write(c_program())
-        subprocess.run(["cc", "-I", os.path.dirname(HEADER), source, "-o", program],
+        subprocess.run(["cc", "-I", INCLUDE, source, "-o", program],
                        check=True)
         out = subprocess.run([program], check=True, capture_output=True, text=True).stdout
     return {line.split()[0]: tuple(map(int, line.split()[1:]))
@@ -62,8 +62,11 @@ def says_c():
 
 
 def header_text():
-    with open(HEADER) as f:
-        text = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
+    """gradwire.h and the header that it includes, without comments."""
+    text = ""
+    for name in ("gradwire.h", "gradwire_spec.h"):
+        with open(os.path.join(INCLUDE, name)) as f:
+            text += re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
     return re.sub(r"\\\n", " ", text)
 
 
