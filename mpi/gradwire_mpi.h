@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gradwire_mpi.h - a gw_comm on an MPI communicator; link libgradwire-mpi.
+ * gradwire_mpi.h - makes a gw_comm on an MPI communicator. Link with libgradwire-mpi.
  *
  *     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
  *     gw_mpi_comm_new(&comm, MPI_COMM_WORLD, NULL);
@@ -8,15 +8,15 @@
  *     gw_comm_free(comm);
  *     MPI_Finalize();
  *
- * Threads: MPI_THREAD_FUNNELED is enough as long as the comm is used by the thread
- * that made it. gw_sync_gradient_part(), whose exchange runs in a thread of its own,
- * needs MPI_THREAD_SERIALIZED, and MPI_THREAD_MULTIPLE if the program itself calls
- * MPI meanwhile. Where the level is too low, the first exchange of another thread
- * fails with GW_ERR_ARG and says so.
+ * Threads: MPI_THREAD_FUNNELED is enough if only the thread that made the comm uses it.
+ * gw_sync_gradient_part() exchanges in a thread of its own and needs
+ * MPI_THREAD_SERIALIZED, or MPI_THREAD_MULTIPLE if the program itself calls MPI at the
+ * same time. If the level is too low, the first exchange in another thread fails with
+ * GW_ERR_ARG and says so.
  *
  * Failures: a worker that fails tells the others why, and their calls fail with
- * GW_ERR_PEER and that reason. Nobody is ended: print gw_error_message() and call
- * MPI_Abort(), as MPI_Finalize() may wait for workers that will not come. */
+ * GW_ERR_PEER and that reason. No process is ended. Print gw_error_message() and call
+ * MPI_Abort(), because MPI_Finalize() may wait for workers that never call it. */
 #ifndef GRADWIRE_MPI_H
 #define GRADWIRE_MPI_H
 
@@ -30,24 +30,24 @@ extern "C" {
 
 typedef struct gw_mpi_options {
     size_t struct_size;     /* sizeof(gw_mpi_options) */
-    double timeout_seconds; /* without progress; 0 means the default of 60 */
+    double timeout_seconds; /* without progress before a failure; 0: 60 s */
 
-    /* Not 0: sums are MPI_Allreduce()'s work. It knows the network better, perhaps,
-     * but its bits are not those of other transports, it has no time limit, and it
-     * may burn a core while it waits. */
+    /* If not 0, MPI_Allreduce() computes the sums. It may know the network better. But
+     * its bits differ from those of other transports, it has no time limit, and it may
+     * use a whole core while it waits. */
     int native;
 
-    /* Not 0: waiting is MPI_Waitsome()'s work, without time limit, and a failure
-     * ends the job by MPI_Abort(). For simulated MPI, where looking again and again
-     * takes simulated time. Does not go with gw_comm_link(). */
+    /* If not 0, MPI_Waitsome() waits, without a time limit, and a failure ends the job
+     * with MPI_Abort(). This is for simulated MPI, where polling takes simulated time.
+     * It cannot be combined with gw_comm_link(). */
     int blocking;
 } gw_mpi_options;
 
-/* Makes a comm whose workers are the ranks of mpi, an intracommunicator, which is
- * duplicated. Collective over mpi. opt may be NULL. On success the caller releases
- * *out with gw_comm_free(), before MPI_Finalize(), which waits until all have come to
- * it or one has failed; on failure it is NULL. GW_ERR_ARG, GW_ERR_NOMEM,
- * GW_ERR_SYSTEM with MPI's words. */
+/* Makes a comm whose workers are the ranks of mpi. mpi must be an intracommunicator and
+ * is duplicated. All its ranks call this function together. opt may be NULL. On success
+ * the caller releases *out with gw_comm_free() before MPI_Finalize(); gw_comm_free()
+ * waits until all workers have called it or one has failed. On failure *out is NULL.
+ * Fails with GW_ERR_ARG, GW_ERR_NOMEM, or GW_ERR_SYSTEM with MPI's own message. */
 GW_API gw_status gw_mpi_comm_new(gw_comm **out, MPI_Comm mpi,
                                  const gw_mpi_options *opt);
 

@@ -349,7 +349,7 @@ static void test_unknown_names(void **state)
     assert_int_equal(gw_key_describe(NULL, 0, &key), GW_ERR_ARG);
     assert_string_equal(gw_trait_text((gw_trait)3), "unknown trait");
     assert_string_equal(gw_trait_text(GW_TRAIT_SPARSE),
-                        "sends a part of the coordinates");
+                        "sends only some of the coordinates");
 }
 
 static void test_link(void **state)
