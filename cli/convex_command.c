@@ -127,7 +127,7 @@ static gw_status for_each(const settings *set, const gwt_study *study,
     char sync[SPEC_CAP];
 
     if (*at == '\0')
-        return gw_fail(GW_ERR_ARG, "--sync names no method");
+        return gw_fail(GW_ERR_ARG, "--sync: the list is empty");
     while (*at != '\0') {
         size_t len = strcspn(at, " ");
         if (len >= sizeof sync)

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Longer than any spec, or text that is made from one. */
+/* WORD_CAP is longer than any spec and any text that is made from one. */
 enum { LIST_MAX = 100, WORD_CAP = 600 };
 
 /* Splits a list at spaces; changes text. */

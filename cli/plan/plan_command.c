@@ -101,7 +101,8 @@ static gw_status try_run(const settings *set, const char *folder, uint64_t steps
     snprintf(text[4], sizeof text[4], "--steps=%llu", (unsigned long long)steps);
     snprintf(text[5], sizeof text[5], "--sync=none");
     snprintf(text[6], sizeof text[6], "--eval-every=0");
-    /* With a constant model, momentum decays to denormal numbers, which are slow. */
+    /* The momentum of parameters that never change decays to denormal numbers, with
+     * which processors are slow. */
     snprintf(text[7], sizeof text[7], "--momentum=0");
     snprintf(text[8], sizeof text[8], "--data-dir=%s",
              set->data_dir != NULL ? set->data_dir : "");

@@ -48,7 +48,8 @@ static const gwc_plan_row *dense_of(const gwc_plan *plan)
     return NULL;
 }
 
-/* A method that never averages models is not recommended, however fast it is. */
+/* A method that lets models drift apart for good, or exchanges nothing, is not
+ * recommended, however fast it is. */
 static int is_advice(const gwc_plan_row *row)
 {
     gw_spec_info info = {.struct_size = sizeof info};

@@ -24,7 +24,7 @@ refused "did you mean --workers" --wrokers 3
 refused "logistic|least-squares" --problem ridge
 refused "--dim" --dim 1000
 refused "locl" --sync "oneshot locl:4"
-refused "names no method" --sync " "
+refused "the list is empty" --sync " "
 refused "cannot be simulated" --sync topk:0.1
 refused "cannot be simulated" --sync local:4,start=2
 refused "gradient each" --gradients 3 --workers 4

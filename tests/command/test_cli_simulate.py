@@ -166,7 +166,7 @@ def test_usage(folder):
     expect_error(2, ["link"], "--link", "fast")
     expect_error(2, ["link"], "--uplink", "1gbit,soon")
     expect_error(2, ["topkk"], "--sync", "topkk:0.1")
-    expect_error(2, ["names no method"], "--sync", " ")
+    expect_error(2, ["the list is empty"], "--sync", " ")
     expect_error(2, ["vgg16"], "--model", "vgg19")
     expect_error(2, ["--tensors"], "--tensors", "20", "--params", "10")
     expect_error(2, ["--workerz", "--workers"], "--workerz", "4")

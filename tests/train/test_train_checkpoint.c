@@ -210,7 +210,7 @@ static void another_run_is_refused(void **state)
 
     (void)state;
     run(&c);
-    refuse(&c, GW_ERR_ARG, "holds", "--force");
+    refuse(&c, GW_ERR_ARG, "finished run", "--force");
     c.resume = 1;
 #define REFUSE(field, value, word)                    \
     do {                                              \

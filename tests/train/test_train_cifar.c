@@ -114,7 +114,7 @@ static void refuses_wrong_files(void **state)
     assert_int_equal(fseek(file, 3 * RECORD, SEEK_SET), 0);
     putc(10, file);
     assert_int_equal(fclose(file), 0);
-    EXPECT_BAD("test_batch.bin", "record 3", "label 10", "0..9");
+    EXPECT_BAD("test_batch.bin", "record 3", "label 10", "0 to 9");
     assert_int_equal(remove(in_folder("test_batch.bin")), 0);
     EXPECT_BAD("test_batch.bin", "cannot read");
 }

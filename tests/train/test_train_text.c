@@ -504,10 +504,10 @@ static void models_and_data_must_fit(void **state)
     (void)state;
     write_split();
     c = small("fnn3");
-    job_fails(&c, "reads pictures");
+    job_fails(&c, "needs images");
     c = small("lstm");
     c.data = "synthetic";
-    job_fails(&c, "reads text");
+    job_fails(&c, "needs text");
     c = small("softmax");
     c.data = "synthetic";
     c.dropout = 0.1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * study.c - workers that descend on a convex problem: real ones, and simulated ones
- * for studies of many runs. */
+ * study.c - runs gradient descent on a convex problem with real workers, or with
+ * simulated ones for studies of many runs. */
 #include "convex/convex.h"
 
 #include <math.h>
@@ -93,7 +93,7 @@ static uint64_t count_rounds(const plan *how, const gwt_study *study)
 /* ---- simulated workers -------------------------------------------------------------
  */
 
-/* Worker p goes on from w for n steps after s, and adds where it was to sum. */
+/* Runs n steps of worker p from w after step s, and adds its models to sum. */
 static void local_steps(const gwt_study *study, int p, uint64_t s, uint64_t n,
                         double *w, double *sum)
 {
@@ -112,7 +112,7 @@ static void local_steps(const gwt_study *study, int p, uint64_t s, uint64_t n,
     }
 }
 
-/* All workers go on from w for n steps after s; w becomes the average. */
+/* Runs n steps of all workers from w after step s, and sets w to the average. */
 static void one_round(const gwt_study *study, uint64_t s, uint64_t n, double *w,
                       double *sum)
 {

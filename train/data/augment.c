@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * augment.c - shows a picture a little differently in every epoch. */
+ * augment.c - changes an image a little in every epoch. */
 #include "data/augment.h"
 
 #include <string.h>
 
-/* Pictures smaller than this could be moved out of sight. */
+/* A smaller image could be shifted out of view. */
 enum { SMALLEST = 2 * GWT_AUGMENT_PAD };
 
 gw_status gwt_augment_check(int what, gwt_shape shape)
@@ -30,8 +30,8 @@ static void move_row(float *to, const float *from, ptrdiff_t width, ptrdiff_t dx
     memset(to + left + stays, 0, (size_t)right * sizeof *to);
 }
 
-/* Row y becomes row y + dy moved by dx. Rows are taken in the order in which none
- * is overwritten before it has been used. */
+/* Row y becomes row y + dy, shifted by dx. The order of rows is such that none is
+ * overwritten before it has been used. */
 static void move_plane(float *x, gwt_shape shape, ptrdiff_t dy, ptrdiff_t dx)
 {
     ptrdiff_t height = (ptrdiff_t)shape.height, width = (ptrdiff_t)shape.width;

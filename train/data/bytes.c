@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bytes.c - the contents of a data file. Nothing in it is believed: a gzipped file
- * is unpacked in pieces, so that it costs no more memory than it has data. */
+ * bytes.c - reads a data file. The file is not trusted: a gzipped file is unpacked in
+ * pieces, so that it needs no more memory than it has data. */
 #define _GNU_SOURCE
 #include "data/bytes.h"
 
@@ -36,7 +36,7 @@ static gw_status map_file(gwt_bytes *out, int fd, size_t len, const char *path)
 
 /* ---- gzipped files ----------------------------------------------------------- */
 
-/* What made zlib stop: damage, or an end before the end mark. */
+/* Reports why zlib stopped: the file is damaged or cut short. */
 static gw_status zlib_failed(gzFile file, const char *path)
 {
     int code = Z_OK;
@@ -105,7 +105,7 @@ static gw_status open_regular(const char *path, int *fd, size_t *len)
 {
     struct stat info;
 
-    /* Does not wait for somebody at the other end of a pipe. */
+    /* Does not wait for the other end of a pipe. */
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (*fd < 0)
         return cannot_read(path);

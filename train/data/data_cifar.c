@@ -14,7 +14,7 @@
 enum { FILE_CAP = GWT_PATH_CAP + 64, SIDE = 32, CHANNELS = 3, CLASSES = 10 };
 enum { RECORD = 1 + CHANNELS * SIDE * SIDE, TRAIN_FILES = 5 };
 
-/* Of all pictures to train with, as everybody uses them. */
+/* Of all training images; these are the usual values. */
 static const gwt_channel normal[CHANNELS] = {
     {0.4914f, 0.2470f},
     {0.4822f, 0.2435f},

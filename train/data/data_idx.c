@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data_idx.c - a data set from the four IDX files of a directory: images and labels
- * to train with and to test with, each gzipped or not. */
+ * data_idx.c - loads the four IDX files in a directory: training and test images and
+ * labels, each gzipped or not. */
 #define _GNU_SOURCE
 #include "data/data.h"
 #include "data/idx.h"
@@ -23,7 +23,7 @@ static void file_path(char path[FILE_CAP], const char *directory, const char *na
         memcpy(path, packed, FILE_CAP);
 }
 
-/* The file's contents are kept in *kept, whatever happens. */
+/* Stores the contents of the file in *kept, even on failure. */
 static gw_status read_idx(gwt_idx *idx, gwt_bytes *kept, const char *path, size_t dims)
 {
     GWT_TRY(gwt_bytes_load(kept, path));
@@ -45,7 +45,7 @@ static gw_status read_images(gwt_block *block, gwt_shape *shape, gwt_bytes *kept
     return GW_OK;
 }
 
-/* Labels are counted from 0; the largest says how many classes there are. */
+/* Labels start at 0, so the largest one determines the number of classes. */
 static gw_status read_labels(gwt_block *block, size_t *classes, gwt_bytes *kept,
                              const char *path, const char *images)
 {

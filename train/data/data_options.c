@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data_options.c - reads the settings behind a data set's name. */
+ * data_options.c - reads the options after the name of a data set. */
 #define _GNU_SOURCE
 #include "data/data_options.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data_places.c - where the files of data sets are looked for. */
+ * data_places.c - finds the files of data sets. */
 #define _GNU_SOURCE
 #include "data/data_places.h"
 
@@ -92,7 +92,7 @@ static gw_status search_in(const gwt_place *place, const char *data_dir,
 {
     if (try_base(place, data_dir, path))
         return GW_OK;
-    /* It may be there, where nobody lets us look. */
+    /* The data set may be in a directory that we may not read. */
     if (access(data_dir, R_OK | X_OK) != 0 && errno == EACCES)
         return gw_fail(GW_ERR_SYSTEM, "data set %s: cannot read %s: permission denied",
                        place->name, data_dir);

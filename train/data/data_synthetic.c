@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * data_synthetic.c - a made-up data set for tests and demonstrations: each class is a
- * cloud around a centre of its own. It is used when asked for by name, and never
- * in the place of data that cannot be found.
+ * cloud around a centre of its own. It is used only when it is named, never instead of
+ * data that cannot be found.
  *
  * All arithmetic is on whole numbers, so the bytes are the same everywhere. The
  * number of ones among 64 random bits serves as the bell curve. */

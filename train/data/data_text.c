@@ -2,10 +2,10 @@
  *
  * data_text.c - plain text for language models: text:DIR[,by=word|byte].
  *
- * By word: words are what lies between white space, and every line ends with the
- * word <eos>. The vocabulary is that of the text to train with; other words of the
- * texts to test with count as <unk> if that is a word of it, and are an error if
- * not. By byte: the 256 bytes, line ends included.
+ * By word: words are separated by white space, and every line ends with the word <eos>.
+ * The vocabulary is that of the training text. Other words in the test texts become
+ * <unk> if the training text has it, and are an error if not. By byte: the tokens are
+ * the 256 bytes, including line ends.
  *
  * DIR holds train.txt, test.txt and valid.txt, or NAME.train.txt and so on, each
  * possibly with .gz. One of the latter two may be missing; then the other serves for
@@ -38,8 +38,8 @@ typedef struct reader {
 
 /* ---- finding the files --------------------------------------------------------- */
 
-/* How well a file's name fits "train" etc.: 0 not at all, 1 NAME.train.txt,
- * 2 train.txt; ".gz" may follow. */
+/* How well a file's name matches "train" etc.: 0 not at all, 1 NAME.train.txt, 2
+ * train.txt; ".gz" may follow. */
 static int fit(const char *name, const char *part)
 {
     char want[32];
@@ -52,8 +52,8 @@ static int fit(const char *name, const char *part)
     return n == w ? 2 : name[n - w - 1] == '.';
 }
 
-/* Sets path to the file for that part; "" if there is none. Of equally good names
- * the shorter counts, so a plain file goes before the same one gzipped. */
+/* Sets path to the file for that part; "" if there is none. Of names that match equally
+ * well, the shortest wins, so a plain file is preferred to a gzipped one. */
 static gw_status find_part(const reader *r, const char *part, char path[FILE_CAP])
 {
     DIR *dir = opendir(r->directory);
@@ -142,7 +142,7 @@ static cursor cursor_of(const gwt_bytes *bytes)
     return (cursor){.at = at, .end = at + bytes->len};
 }
 
-/* The number of a word: in the text to train with a new one if need be. */
+/* The number of a word. A new word of the training text gets a new number. */
 static gw_status number_of(reader *r, gwt_span word, int learn, const char *path,
                            size_t line, uint32_t *out)
 {

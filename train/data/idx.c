@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * idx.c - understands IDX files. Nothing in them is believed before it is checked. */
+ * idx.c - parses IDX files. Nothing in them is trusted before it is checked. */
 #include "data/idx.h"
 
 #include <string.h>

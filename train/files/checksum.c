@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checksum.c - the check of sections, and numbers as bytes.
+ * checksum.c - the checksum of sections, and numbers as bytes.
  *
- * Four lanes take one word of 8 bytes each in turn. A lane's step can be undone if
- * the word is known, so a change within one word is always seen; others with all but
- * one chance in 2^64. It guards against accidents, not against intent. */
+ * Four lanes take words of 8 bytes in turn. A lane's step is a bijection for each word,
+ * so a change within one word is always detected; any other change goes undetected with
+ * a chance of 2^-64. It protects against accidents, not against attacks. */
 #include "files/sections.h"
 
 #include <string.h>

@@ -32,8 +32,8 @@ static size_t utf8_len(const unsigned char *s)
     return n;
 }
 
-/* A path may hold any bytes; those that are no text become the replacement
- * character, for a JSON file is UTF-8 or it is not JSON. */
+/* A path may contain any bytes. Bytes that are not valid UTF-8 become the replacement
+ * character, since JSON must be UTF-8. */
 static void write_text(FILE *to, const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;

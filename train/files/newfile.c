@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * newfile.c - files that appear whole or not at all. */
+ * newfile.c - files that appear completely or not at all. */
 #define _GNU_SOURCE
 #include "files/newfile.h"
 
@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* So much may wait in memory for the disk. Otherwise the end of a large file would
- * be one long silence, in which the other workers lose patience. */
+/* At most this much may wait in the page cache. Otherwise flushing a large file at its
+ * end could take longer than the other workers wait. */
 enum { SYNC_BYTES = 32 << 20 };
 
 /* As many links as the kernel follows, and names that are tried. */
@@ -26,8 +26,8 @@ static gw_status cannot_write(const gwt_newfile *file)
 
 /* ---- where it goes -------------------------------------------------------------- */
 
-/* The number of an open file that has this name, -1 if it has another one. Such a
- * file is not opened again: that would begin at its first byte. */
+/* The descriptor in a name such as /dev/fd/3, or -1. Such a file is not opened again,
+ * because that would start at its first byte. */
 static int descriptor_of(const char *path)
 {
     static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
@@ -46,7 +46,7 @@ static int descriptor_of(const char *path)
     return -1;
 }
 
-/* Puts what a link says in the place of the link's name. */
+/* Replaces the name of a link by its target. */
 static int replace_name(char target[GWT_FILE_CAP], const char *link)
 {
     const char *slash = strrchr(target, '/');
@@ -58,7 +58,7 @@ static int replace_name(char target[GWT_FILE_CAP], const char *link)
     return 0;
 }
 
-/* Sets the target to what the path leads to, which need not be there. */
+/* Follows the links in path and sets the target, which need not exist. */
 static gw_status follow_links(gwt_newfile *file)
 {
     char link[GWT_FILE_CAP];
@@ -112,8 +112,8 @@ static int open_straight(const char *target)
     return fcntl(number, F_DUPFD_CLOEXEC, 0);
 }
 
-/* A file beside the target that was not there before: whoever else writes to the same
- * name, here or on another host, has one of its own. */
+/* Creates a new file next to the target. Another process that writes to the same name,
+ * here or on another host, gets a file of its own. */
 static int open_unique(gwt_newfile *file)
 {
     int fd = -1;
@@ -222,7 +222,7 @@ gw_status gwt_newfile_add(gwt_newfile *file, const void *bytes, size_t len)
     return GW_OK;
 }
 
-/* A stream forgets why a write failed, so the file keeps it. */
+/* A stream does not keep the reason of a failed write, so the file does. */
 static ssize_t write_cookie(void *file, const char *bytes, size_t len)
 {
     gwt_newfile *to = file;
@@ -249,7 +249,7 @@ gw_status gwt_newfile_stream_end(const gwt_newfile *file, FILE *stream)
 
 /* ---- the end -------------------------------------------------------------------- */
 
-/* A new name is on the disk when its directory is. */
+/* A new name is on the disk only after its directory was flushed. */
 static int sync_directory(const char *path)
 {
     char directory[GWT_FILE_CAP];
@@ -265,7 +265,7 @@ static int sync_directory(const char *path)
         return -1;
     bad = fsync(fd);
     close(fd);
-    /* Some file systems cannot, and need not. */
+    /* Some file systems do not support this and do not need it. */
     return bad && errno != EINVAL ? -1 : 0;
 }
 

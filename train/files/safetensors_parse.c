@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * safetensors_parse.c - reads the header of a safetensors file: as much of JSON as can
- * be in one, and nothing else. Strings are decoded where they stand. */
+ * safetensors_parse.c - parses the header of a safetensors file, which is a subset of
+ * JSON. Strings are decoded in place. */
 #include "files/safetensors.h"
 
 #include <inttypes.h>
@@ -57,8 +57,7 @@ static int hex_digit(char c)
                                   : -1;
 }
 
-/* Four hexadecimal digits, as UTF-8. Halves of pairs are not taken: no tensor has
- * such a name. */
+/* Converts four hexadecimal digits to UTF-8. Surrogates are not supported. */
 static gw_status take_unicode(parser *p, char **out)
 {
     unsigned code = 0;
@@ -85,7 +84,7 @@ static gw_status take_unicode(parser *p, char **out)
     return GW_OK;
 }
 
-/* What follows a backslash. Never longer than it was written. */
+/* Decodes what follows a backslash. The result is never longer than the escape. */
 static gw_status take_escape(parser *p, char **out)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -161,8 +160,8 @@ static gw_status take_counts(parser *p, uint64_t *out, size_t cap, size_t *count
 
 /* ---- tensors --------------------------------------------------------------------- */
 
-/* Whether [begin, end) lies in the file and has as many bytes as the shape says, of
- * 4 each. Other types are not looked at: they are not read. */
+/* Checks that [begin, end) is in the file and matches the shape, with 4 bytes per
+ * value. Other types are not checked, since they are not read. */
 static gw_status check_tensor(const parser *p, const gwt_stored *t)
 {
     uint64_t room = p->in->from.len - p->in->data, n = 1;
@@ -251,7 +250,7 @@ static gw_status take_tensor(parser *p, const char *name)
     return append(p, &t);
 }
 
-/* Texts for whoever wants to read them. */
+/* Skips the metadata. */
 static gw_status skip_metadata(parser *p)
 {
     const char *text;
@@ -284,7 +283,7 @@ static int by_place(const void *a, const void *b)
     return (x->end > y->end) - (x->end < y->end);
 }
 
-/* Sorting finds what is twice: a header may name a million tensors. */
+/* Sorts to find duplicates, since a header may have a million tensors. */
 static gw_status check_names(gwt_safetensors *in)
 {
     if (in->count > 0)
@@ -296,7 +295,8 @@ static gw_status check_names(gwt_safetensors *in)
     return GW_OK;
 }
 
-/* Every byte after the header belongs to one tensor, as the format demands. */
+/* Checks that every byte after the header belongs to one tensor, as the format
+ * requires. */
 static gw_status check_places(gwt_safetensors *in)
 {
     uint64_t at = 0, room = in->from.len - in->data;

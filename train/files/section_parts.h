@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * section_parts.h - what the writer and the reader of sections agree on. */
+ * section_parts.h - sizes that the writer and the reader of sections share. */
 #ifndef GWT_SECTION_PARTS_H
 #define GWT_SECTION_PARTS_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sections_read.c - opens files of checked sections. Any bytes may come: every length
- * is compared with what there is before it is used, and memory is asked for only in
- * proportion to the file. */
+ * sections_read.c - opens files of sections with checksums. It is safe on any bytes:
+ * every length is compared with the size of the file before it is used, and memory is
+ * allocated only in proportion to the file. */
 #define _GNU_SOURCE
 #include "files/sections.h"
 
@@ -64,7 +64,7 @@ static gw_status check_of(scan *s, uint64_t len, uint64_t *out)
     return GW_OK;
 }
 
-/* Goes over one section and sees that it is sound. */
+/* Reads one section and verifies it. */
 static gw_status next_section(scan *s, gwt_section *out)
 {
     uint8_t head[GWT_SECTION_HEAD], tail[GWT_SECTION_TAIL];

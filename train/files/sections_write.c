@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sections_write.c - writes files of checked sections. */
+ * sections_write.c - writes files of sections with checksums. */
 #include "files/sections.h"
 
 #include "files/section_parts.h"

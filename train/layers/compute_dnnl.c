@@ -16,12 +16,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A build of oneDNN on OpenMP takes its number of threads from the OpenMP runtime
- * it was linked with (GNU's or LLVM's), so that one is asked, by name: linking a
- * runtime here could bring a second one into the process. Builds on other
- * runtimes lack the symbol; the engine's own default then stays. The number is a
- * property of the calling thread, so workers that are threads do not disturb
- * each other. */
+/* A build of oneDNN with OpenMP takes the number of threads from the OpenMP runtime it
+ * was linked with (GNU's or LLVM's). The function is looked up by name, because linking
+ * a runtime here could load a second one into the process. Builds with other runtimes
+ * lack the symbol and keep the default of the engine. The number belongs to the calling
+ * thread, so workers that are threads do not affect each other. */
 void gwt_compute_threads(int threads)
 {
     void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads");

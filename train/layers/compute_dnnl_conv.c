@@ -52,7 +52,7 @@ struct gwt_conv {
     gwt_conv_options opt;
     dnnl_stream_t stream;
     set sets[SETS];
-    size_t next; /* the set that goes first when all are in use */
+    size_t next; /* the set that is replaced first if all are in use */
     void *packed;
     size_t packed_bytes;
 };
@@ -311,7 +311,7 @@ static void close_set(set *s)
     *s = (set){0};
 }
 
-/* Makes a set for that batch in the place of the one that was made first. */
+/* Makes a set for that batch size and replaces the oldest one. */
 static gw_status make_set(gwt_conv *c, size_t batch, set **out)
 {
     set *s = &c->sets[c->next++ % SETS];

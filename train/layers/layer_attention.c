@@ -153,7 +153,7 @@ static gw_status backward_attention(const gwt_layer *layer, const gwt_pass *pass
     GWT_TRY(gwt_matmul(rows, n, 3 * n, (gwt_operand){p.dqkv, 3 * n, 0},
                        (gwt_operand){w.qkv_weight, n, 0}, p.dmixed, n));
     if (din == NULL)
-        din = p.mask; /* of no use to anyone, but the norm has gradients too */
+        din = p.mask; /* the caller does not need din, but the norm has gradients */
     gwt_layernorm_rows_back(din, d.norm_weight, d.norm_bias, p.dmixed, in,
                             w.norm_weight, p.stat, dout, n, rows);
     return GW_OK;

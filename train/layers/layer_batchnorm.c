@@ -57,7 +57,7 @@ static gw_status forward_batchnorm(const gwt_layer *layer, const gwt_pass *pass,
     return GW_OK;
 }
 
-/* As the first layer it has nobody to tell: din then takes dout's place. */
+/* As the first layer it gets no din; then it writes to dout instead. */
 static gw_status backward_batchnorm(const gwt_layer *layer, const gwt_pass *pass,
                                     const float *in, const float *out, float *dout,
                                     float *din)

@@ -8,8 +8,8 @@
  *
  *     out[b][t] = weight[in[b][t]] (+ position[t])
  *
- * The gradient is dense: rows of tokens that did not occur are 0. What is no token
- * (NaN, too large) becomes a row of NaN, which nobody can overlook. */
+ * The gradient is dense: rows of tokens that did not occur are 0. An invalid token (NaN
+ * or too large) becomes a row of NaN, so that the error is noticed. */
 #include "layers/layer.h"
 
 #include <math.h>

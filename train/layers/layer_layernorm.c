@@ -5,7 +5,8 @@
  *
  *     in, out  batch x T x N      weight, bias  1 x N
  *
- * work, rows x ...: stat 2, then N for a derivative that nobody has asked for. */
+ * work, rows x ...: stat 2, then N floats of scratch for din if the caller passes
+ * NULL. */
 #include "layers/layer.h"
 #include "layers/layernorm_rows.h"
 
@@ -40,7 +41,7 @@ static gw_status backward_norm(const gwt_layer *layer, const gwt_pass *pass,
     size_t n = layer->in.width;
 
     (void)out;
-    if (din == NULL) /* of no use to anyone then, but it is computed all the same */
+    if (din == NULL) /* scratch: the caller does not need it */
         din = layer->work + 2 * layer->max_batch * layer->in.channels;
     gwt_layernorm_rows_back(din, layer->grad, layer->grad + n, dout, in, layer->param,
                             layer->work, NULL, n, pass->batch * layer->in.channels);

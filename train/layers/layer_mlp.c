@@ -112,7 +112,7 @@ static gw_status backward_mlp(const gwt_layer *layer, const gwt_pass *pass,
     GWT_TRY(gwt_matmul(rows, n, m, (gwt_operand){p.dup, m, 0},
                        (gwt_operand){w.up_weight, n, 0}, p.dnormed, n));
     if (din == NULL)
-        din = p.mask; /* of no use to anyone, but the norm has gradients too */
+        din = p.mask; /* the caller does not need din, but the norm has gradients */
     gwt_layernorm_rows_back(din, d.norm_weight, d.norm_bias, p.dnormed, in,
                             w.norm_weight, p.stat, dout, n, rows);
     return GW_OK;

@@ -5,8 +5,8 @@
  *     p_j = exp(x_j - max) / sum,   loss = -log p_label,   dx_j = (p_j - [j = label]) /
  * batch
  *
- * Language models have ten thousand classes and more, so the rows are gone through
- * in vector code: LANES sums side by side, added up at the end in a fixed order. */
+ * Language models have ten thousand classes and more, so rows are processed by vector
+ * code: LANES sums side by side, added at the end in a fixed order. */
 #include "models/loss.h"
 #include "common.h"
 #include "layers/smooth.h"
@@ -15,7 +15,7 @@
 
 enum { LANES = 16 };
 
-/* The largest of x; NaN are passed over. */
+/* The largest value in x; NaN is ignored. */
 GWT_VECTOR static float largest(const float *x, size_t n)
 {
     float lane[LANES], max;

@@ -55,7 +55,7 @@ static void add_tensors(gwt_model *m, const gwt_layer *layer)
     }
 }
 
-/* Numbers of the spec that are 0 are free. */
+/* A size of 0 in the spec matches any size. */
 static gw_status check_samples(const gwt_model_spec *spec, gwt_shape in)
 {
     gwt_shape want = spec->in;
@@ -419,7 +419,8 @@ gw_status gwt_model_score(gwt_model *model, const uint32_t *labels, size_t batch
     return GW_OK;
 }
 
-/* What the pass leaves in the layers is undone: it was none of the training. */
+/* Restores what the pass changed in the layers, since it is not part of the
+ * training. */
 gw_status gwt_model_warm(gwt_model *model, size_t batch)
 {
     size_t kept = model->stats_floats + model->carry_floats;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * models.c - the table of models. To add one: write the list of its layers and
- * add one line to the table. Models with options have a function that writes the
- * list (models_text.c). Running a model is model.c. */
+ * models.c - the table of models. To add one, write the list of its layers and add one
+ * line to the table. A model with options has a function that writes the list
+ * (models_text.c). model.c runs models. */
 #include "models/model.h"
 
 #include <stdio.h>
@@ -80,7 +80,7 @@ const gwt_model_spec *gwt_model_at(size_t i)
     return i < COUNT(table) ? table[i] : NULL;
 }
 
-/* Whether the options, NULL if there are none, are what the model takes. */
+/* Checks whether the model accepts the options, which are NULL if there are none. */
 static gw_status check_options(const gwt_model_spec *spec, const char *options)
 {
     gwt_layer_spec list[GWT_LAYERS_MAX];

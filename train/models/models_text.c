@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * models_text.c - language models. Both turn tokens into vectors, vectors into
- * vectors that have seen what came before, and those into one logit per word:
+ * models_text.c - language models. They turn tokens into vectors, mix each vector with
+ * those before it, and turn the results into one logit per word:
  *
  *     lstm         embedding, LSTM, LSTM, projection; dropout between all
  *     transformer  embedding with positions, dropout, (attention, mlp) x layers,

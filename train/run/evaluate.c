@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * evaluate.c - what a model, or several that differ, are worth on the test set.
+ * evaluate.c - evaluates a model, or several that differ, on the test set.
  *
- * Workers with the same model share the test set among them. Workers whose models
- * differ first evaluate their own on all of it, then share the evaluation of the
- * average. What they share is evaluated with the average of their statistics; after
- * that each goes on with its own. */
+ * Workers with the same model divide the test set among them. Workers whose models
+ * differ first evaluate their own on all of it, and then divide the evaluation of the
+ * average. A divided evaluation uses the average of their statistics; after that each
+ * worker continues with its own. */
 #include "run/job.h"
 
 #include <math.h>
@@ -47,7 +47,7 @@ static gw_status score_range(gwt_score *sum, const gwt_data *data,
     return GW_OK;
 }
 
-/* Scores the part-th of so many parts of the split. */
+/* Scores one of `parts` parts of the split. */
 static gw_status score_part(gwt_score *sum, const gwt_data *data,
                             const gwt_split *split, gwt_model *model, int part,
                             int parts)
@@ -140,8 +140,7 @@ gw_status gwt_average_stats(gw_comm *comm, gwt_model *model, float *average)
     return GW_OK;
 }
 
-/* The average of the statistics takes the place of this worker's own for the time
- * of the evaluation. */
+/* During the evaluation, the average of the statistics replaces this worker's own. */
 static gw_status score_together(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
                                 const gwt_split *split, gwt_model *model)
 {

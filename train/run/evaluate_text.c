@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * evaluate_text.c - what a language model is worth on a text.
+ * evaluate_text.c - evaluates a language model on a text.
  *
- * The text is cut into GWT_EVAL_COLUMNS runs of rows, however many workers there
- * are, so that the figure does not depend on their number. Each run begins with an
- * empty state, which then goes on from row to row; the runs are read side by side,
- * as the samples of a batch. What training carries is put aside meanwhile. Every
- * row counts; the few tokens after the last whole row do not. */
+ * The text is cut into GWT_EVAL_COLUMNS runs of rows, whatever the number of workers
+ * is, so that the result does not depend on it. Each run begins with an empty state,
+ * which is carried from row to row. The runs are read side by side, as the samples of a
+ * batch. The state that training carries is saved and restored. Every row counts; the
+ * few tokens after the last whole row do not. */
 #include "run/job.h"
 
 #include <string.h>
 
-/* The s-th row of each run in [begin, end) that has one; returns how many have.
- * Longer runs come first, so those are the first ones. */
+/* Collects the s-th row of each run in [begin, end) that has one, and returns their
+ * number. Longer runs come first, so these are the first runs. */
 static size_t pick_rows(uint32_t *pick, const gwt_split *split, size_t begin,
                         size_t end, size_t s)
 {

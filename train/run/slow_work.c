@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * slow_work.c - worker 0 works in a thread of its own and tells the others that it is
- * at it:
+ * still working:
  *
  *     worker 0   thread:      work ....................
  *                itself:      tells    tells    tells    has ended
@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Between two words to the others; less if the time limit is short. */
+/* The time between two messages to the others; less if the time limit is short. */
 #define TELL_SECONDS 0.25
 
 enum { GOES_ON, HAS_ENDED };
@@ -51,7 +51,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* Signals are for the thread that waits. */
+/* The waiting thread handles signals. */
 static int start_thread(pthread_t *thread, errand *e)
 {
     sigset_t all, before;
@@ -75,7 +75,7 @@ static struct timespec in_seconds(double seconds)
     return at;
 }
 
-/* Waits so long at most; returns whether the work has ended. */
+/* Waits that long at most, and returns whether the work has ended. */
 static int wait_a_little(errand *e, double seconds)
 {
     struct timespec until = in_seconds(seconds);
@@ -116,7 +116,7 @@ static gw_status work_and_tell(errand *e, gw_comm *comm, double seconds)
         st = tell_until_it_ends(e, comm, seconds);
         pthread_join(thread, NULL);
     } else {
-        do_work(e); /* without a thread it is done all the same, if it is quick */
+        do_work(e); /* without a thread, the work still succeeds if it is quick */
         st = tell(comm, HAS_ENDED);
     }
     pthread_cond_destroy(&e->ended);

@@ -25,7 +25,7 @@ int gwt_stop_enter(gwt_stop *stop, uint64_t t)
             return 1;
         if (seen & STOP_BIT)
             return 0;
-        /* On failure `seen` is what is there now. */
+        /* If this fails, `seen` has the current value. */
         if (atomic_compare_exchange_weak(&stop->word, &seen, t))
             return 1;
     }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stop_together.c - stopping after the same step without common memory. */
+ * stop_together.c - stops all workers after the same step without shared memory. */
 #include "run/stop_together.h"
 #include "common.h"
 
 /* Open MPI gives a job about one second between the request to end and the kill. */
 #define EVERY_SECONDS 0.1
 
-/* Exact as a float; and growing slowly, since a step may have been much shorter than
- * those to come. */
+/* The number is exact as a float. It grows slowly, since later steps may be much
+ * longer. */
 #define MOST_STEPS 65536.0
 #define GROWTH     4.0
 

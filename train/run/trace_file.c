@@ -8,7 +8,8 @@
 #include "files/newfile.h"
 #include "run/slow_work.h"
 
-/* What is kept of a worker at most: 40 MB. What comes after is dropped and said. */
+/* The most events kept per worker, 40 MB. Later ones are dropped, and their number is
+ * written to the file. */
 enum { EVENTS_MAX = 1000000 };
 
 typedef struct event {
@@ -99,8 +100,8 @@ static const char *name_of(int what)
     }
 }
 
-/* Times are microseconds, to the nanosecond; a send is a moment ("i"), all else a
- * stretch ("X"). */
+/* Times are in microseconds, exact to the nanosecond. A send is an instant ("i"),
+ * everything else an interval ("X"). */
 static void write_event(gwt_json *j, int rank, const event *e)
 {
     int moment = e->what == GW_ACTIVITY_SEND;
@@ -139,7 +140,7 @@ static void write_name(gwt_json *j, int rank)
     gwt_json_close(j, '}');
 }
 
-/* One worker's events on rank 0, into the memory of a timeline of its own. */
+/* Sends one worker's events to rank 0, which stores them in theirs. */
 static gw_status fetch(gwt_trace *mine, gwt_trace *theirs, gw_comm *comm, int from)
 {
     uint64_t head[2] = {mine->count, mine->dropped};
@@ -162,8 +163,8 @@ static void write_worker(gwt_json *j, const gwt_trace *t, int rank)
         write_event(j, rank, &t->events[i]);
 }
 
-/* The file while it is written, on rank 0: its begin with the events of rank 0, those
- * of the others one worker after the other, its end. */
+/* The file while rank 0 writes it: the beginning with the events of rank 0, then those
+ * of one worker after another, then the end. */
 typedef struct writing {
     const gwt_trace *mine;
     gwt_trace *theirs;

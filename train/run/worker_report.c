@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * worker_report.c - what a worker says of its training: progress, evaluations, the log,
- * the summary. */
+ * worker_report.c - reports the training of a worker: progress, evaluations, log and
+ * summary. */
 #define _GNU_SOURCE
 #include "files/json.h"
 #include "run/slow_work.h"
@@ -42,7 +42,7 @@ void gwt_life_tell(gwt_life *w, gwt_event event, double loss)
     observer->tell(observer->arg, event, &p);
 }
 
-/* The mean over all workers; NaN if there is nothing in it. Collective. */
+/* The mean over all workers; NaN if it is empty. Collective. */
 static gw_status gather_mean(worker *w, const mean *m, double *out)
 {
     float sum[2] = {(float)m->sum, (float)m->count};
@@ -52,8 +52,8 @@ static gw_status gather_mean(worker *w, const mean *m, double *out)
     return GW_OK;
 }
 
-/* What the workers' merges lost, as a share of what was applied; NaN where the method
- * loses nothing. Collective. */
+/* The part of the gradients that merging lost, as a share of what was applied; NaN if
+ * the method loses nothing. Collective. */
 static gw_status gather_lost(worker *w, double *out)
 {
     gw_stats stats = gw_sync_stats(w->sync);
@@ -80,7 +80,7 @@ gw_status gwt_life_evaluate(gwt_life *w)
     return GW_OK;
 }
 
-/* What the sync did so far, in the whole run. */
+/* The statistics of the sync for the whole run so far. */
 static gw_stats stats_of(const worker *w)
 {
     gw_stats stats = gw_sync_stats(w->sync);
@@ -142,7 +142,7 @@ gw_status gwt_life_record(gwt_life *w, int evaluation)
     double loss;
 
     GWT_TRY(gather_mean(w, &w->logged, &loss));
-    /* The last evaluation may come after a step that has been told already. */
+    /* The last evaluation may follow a step that has been logged already. */
     if (w->so_far.steps != w->mark_step || w->so_far.steps == 0)
         gwt_life_tell(w, GWT_EVENT_LOG, loss);
     if (evaluation) {
@@ -186,7 +186,7 @@ static void fill_results(worker *w, double loss)
     snprintf(s->transport, sizeof s->transport, "%s", gw_comm_transport(w->comm));
 }
 
-/* The parameters, then what an evaluation takes for the statistics. Collective. */
+/* Hashes the parameters, then the statistics that an evaluation uses. Collective. */
 static gw_status hash_model(worker *w)
 {
     const float *last = gwt_life_result(w);
