@@ -36,7 +36,7 @@ def call(words):
     """Standard output of a command that must succeed."""
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     if done.returncode != 0:
-        sys.exit(f"cluster.py: '{' '.join(words)}' ended with {done.returncode}")
+        sys.exit(f"cluster.py: '{' '.join(words)}' failed with exit status {done.returncode}")
     return done.stdout
 
 
@@ -157,7 +157,7 @@ def version():
     """Of gradwire, a number."""
     for program in (GRADWIRE, EXCHANGE):
         if not os.access(program, os.X_OK):
-            sys.exit(f"cluster.py: no {program}; run make where MPI is installed (libopenmpi-dev)")
+            sys.exit(f"cluster.py: cannot find {program}; install MPI (libopenmpi-dev) and run make")
     return call([GRADWIRE, "--version"]).split()[-1]
 
 
@@ -176,9 +176,9 @@ def measure(rows, turns, parts):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=int, default=3, help="how often everything is measured (3)")
-    parser.add_argument("--only", nargs="+", choices=PARTS, help="measure these parts alone")
-    parser.add_argument("--fresh", action="store_true", help="forget what was measured before")
+    parser.add_argument("--turns", type=int, default=3, help="number of times to measure everything (3)")
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="measure only these parts")
+    parser.add_argument("--fresh", action="store_true", help="discard earlier measurements")
     parser.add_argument("--page", action="store_true", help="only write the page")
     args = parser.parse_args()
     if args.fresh and os.path.exists(TABLE):

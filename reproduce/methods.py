@@ -183,7 +183,7 @@ def write_page(rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data-dir", default=os.environ.get("DATA_DIR"), help="a directory with mnist in it")
+    parser.add_argument("--data-dir", default=os.environ.get("DATA_DIR"), help="directory that contains mnist")
     parser.add_argument("--page", action="store_true", help="only write the page")
     args = parser.parse_args()
     runs = Runs(args.data_dir)

@@ -29,7 +29,7 @@ def arguments():
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--limit", type=int, default=20000)
     parser.add_argument("--lr", type=float, default=0.05)
-    parser.add_argument("--only", help="specs whose name contains this, and plain DDP")
+    parser.add_argument("--only", help="run only specs whose name contains this, and plain DDP")
     return parser.parse_args()
 
 
@@ -46,7 +46,7 @@ def train(args, script, *more):
         out = subprocess.run(command, env=env, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, text=True)
     if out.returncode != 0:
-        sys.exit(f"{out.stdout}\n{script} {' '.join(more)} ended with {out.returncode}")
+        sys.exit(f"{out.stdout}\n{script} {' '.join(more)} failed with exit status {out.returncode}")
     sent = re.search(r"sent ([\d.]+) MB", out.stdout)
     return (float(re.search(r"accuracy ([\d.]+)", out.stdout)[1]),
             float(sent[1]) if sent else None)

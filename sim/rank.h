@@ -18,7 +18,8 @@ enum { GWS_SYNCS_MAX = 64 };
 
 /* What the flags say; the same on every rank. */
 typedef struct gws_settings {
-    const char *syncs[GWS_SYNCS_MAX]; /* each one spec, or several parted by spaces */
+    const char
+        *syncs[GWS_SYNCS_MAX]; /* each one spec, or several separated by spaces */
     size_t sync_count;
     uint64_t params;       /* floats of the model */
     uint64_t tensors;      /* it is cut into so many, as even as possible */

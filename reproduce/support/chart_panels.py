@@ -261,7 +261,7 @@ class Rows:
         stands at the right, else the value with as many digits as the spread needs."""
         if self.log and finite(value) and value <= 0:
             raise ChartError(f"chart '{self.figure.title}', rows '{self.title}', '{name}': {value:g} "
-                             "on a logarithmic axis: leave it out (None) or use a linear axis")
+                             "cannot be on a logarithmic axis; leave it out (None) or use a linear axis")
         slot = self.figure.slot(series, False, None, False) if series else 0
         label = label if label is not None else with_spread(value, spread)
         self.items.setdefault(name, []).append((value, spread or 0.0, slot, label))

@@ -143,7 +143,7 @@ class Figure:
                 rights[c] = max(rights[c], p.right)
         width = (self.width - 2 * EDGE - sum(gutters) - sum(rights)) / columns
         if width < 80:
-            raise ChartError(f"chart '{self.title}': plots of {width:.0f} units are too narrow: "
+            raise ChartError(f"chart '{self.title}': plots of {width:.0f} units are too narrow; use "
                              "fewer columns or shorter names")
         for p in (p for row in grid for p in row):
             p.prepare_x(width)

@@ -11,7 +11,7 @@ def again(runs, task, workers, sync, tuned_as=None):
     runs.dry = True
     kept = runs.seeds(task, workers, sync, tuned_as)
     if not kept:
-        print(f"nothing is kept of {sync} on {task}")
+        print(f"there is no stored result for {sync} on {task}")
         return 1
     want = {k: kept[0][k] for k in ("task", "part", "workers", "sync", "lr", "seed")}
     want["workers"] = int(want["workers"])
@@ -23,6 +23,6 @@ def again(runs, task, workers, sync, tuned_as=None):
     room = 3 * statistics.stdev(old) if len(old) > 1 else 0.02 * old[0]
     good = abs(float(made[name]) - old[0]) <= room
     same = "the same model" if made["model_hash"] == kept[0]["model_hash"] else "another model"
-    print(f"{task}, {workers} workers, {sync}, seed {want['seed']}: {name} {made[name]}, kept {kept[0][name]}, "
-          f"room {room:.3g}: {'holds' if good else 'DOES NOT HOLD'} ({same})")
+    print(f"{task}, {workers} workers, {sync}, seed {want['seed']}: {name} {made[name]}, stored {kept[0][name]}, "
+          f"tolerance {room:.3g}: {'holds' if good else 'DOES NOT HOLD'} ({same})")
     return 0 if good else 1

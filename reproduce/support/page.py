@@ -55,7 +55,7 @@ def made_by(command, rows):
     """One sentence: by what, when, where, with which version."""
     dates, machines, versions = (sorted({r[k] for r in rows if r.get(k)}) for k in ("date", "machine", "version"))
     if not dates:
-        raise SystemExit("nothing was run yet: run it without --page")
+        raise SystemExit("there are no results yet; run this without --page first")
     when = dates[0] + (f" to {dates[-1]}" if len(dates) > 1 else "")
     return f"Made by `{command}`, {when}, {' and '.join(machines)}, gradwire {', '.join(versions)}."
 
@@ -86,6 +86,6 @@ def write_between(page, name, text):
     with open(path) as f:
         old = f.read()
     if begin not in old or end not in old:
-        raise SystemExit(f"no marks for {name} in docs/{page}")
+        raise SystemExit(f"docs/{page} has no markers for {name}")
     with open(path, "w") as f:
         f.write(old[:old.index(begin)] + begin + wrapped(text).rstrip("\n") + "\n" + old[old.index(end):])

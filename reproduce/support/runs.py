@@ -89,10 +89,10 @@ def arguments(doc):
     """The options that every script has."""
     parser = argparse.ArgumentParser(description=doc.split("\n")[0])
     parser.add_argument("--data-dir", default=os.environ.get("DATA_DIR"),
-                        help="a directory with mnist, cifar10, ptb in it [where gradwire looks]")
-    parser.add_argument("--page", action="store_true", help="run nothing, only write the page again")
+                        help="directory that contains mnist, cifar10 and ptb [gradwire's default]")
+    parser.add_argument("--page", action="store_true", help="only write the page; run nothing")
     parser.add_argument("--check", action="store_true",
-                        help="run one small row again and compare it with the one that is kept")
+                        help="run one small row again and compare it with the stored one")
     return parser.parse_args()
 
 
@@ -101,7 +101,7 @@ def guarded(main):
     try:
         return main()
     except KeyboardInterrupt:
-        print("\nstopped: what was run is kept, and the same command goes on from there", file=sys.stderr)
+        print("\nstopped; finished runs are kept, and the same command continues with the rest", file=sys.stderr)
         return 130
 
 
@@ -160,7 +160,7 @@ class Runs:
             raise KeyboardInterrupt
         if curve:
             return dict(row, failed=why)
-        print(f"not run: {why}", file=sys.stderr)
+        print(f"skipped: {why}", file=sys.stderr)
         self.missing.add(TASKS[want["task"]].data)
         return None
 

@@ -14,7 +14,7 @@ GRADWIRE = os.environ.get("GRADWIRE", os.path.join(ROOT, "build", "gradwire"))
 def need(gradwire=GRADWIRE):
     """Ends with one line if the command is not there."""
     if not os.access(gradwire, os.X_OK):
-        sys.exit(f"no {gradwire}: run make first")
+        sys.exit(f"cannot find {gradwire}; run make first")
 
 
 def version(gradwire=GRADWIRE):

@@ -101,7 +101,7 @@ class Translations:
                     return fill(row, json.load(f))
         why = next((line for line in said.splitlines() if "translate.py: " in line), "")
         if "NaN" not in why and "finite" not in why:
-            sys.exit(f"{said}\n{want['sync']} ended with {status}")
+            sys.exit(f"{said}\n{want['sync']} failed with exit status {status}")
         return dict(row, failed=why.split("translate.py: ", 1)[1])
 
     def tuned(self, sync, layer_norm):

@@ -60,7 +60,7 @@ def find_rate(blas, batch):
 
 def run():
     if os.geteuid() != 0:
-        print("times of a step are not measured: the test cluster needs root")
+        print("step times were not measured, because the test cluster needs root")
         return
     have = {(r["blas"], r["batch"]) for r in R.read(TABLE)}
     for blas, batch in SETTINGS:
