@@ -44,7 +44,7 @@ static const named transports[] = {
      .summary = "ranks of mpirun, mpiexec or srun, on one or several machines"},
 #endif
     {.name = "link",
-     .summary = "wraps local with --link and emulates a slower network"},
+     .summary = "emulates a slower network on top of the others, with --link"},
 };
 
 /* What this build lacks, and the package that would provide it. */
@@ -148,11 +148,11 @@ static void print_data(const char *data_dir)
     char path[GWT_PATH_CAP];
     const gwt_data_source *source;
 
-    puts("Data (--data)");
+    puts("Data sets (--data)");
     for (size_t i = 0; (source = gwt_data_source_at(i)) != NULL; i++) {
         printf("  %-14s %s\n", source->name, source->summary);
         if (strcmp(source->usage, source->name) != 0)
-            printf("  %-14s as %s\n", "", source->usage);
+            printf("  %-14s usage: %s\n", "", source->usage);
         if (source->get == NULL)
             continue;
         if (locate(source, data_dir, path))

@@ -100,7 +100,7 @@ static void print_help(void)
         "Simulated time does not depend on this machine, except for encoding and\n"
         "decoding, which are measured here. The column 'predicted' is computed from\n"
         "latencies and bytes alone; 'eff.' is the share of computation in a step. See\n"
-        "docs/simulate.md.\n");
+        "docs/simulate.md.");
     gwc_flags_help(flags, COUNT(flags), stdout);
     puts("\n"
          "Examples\n"
