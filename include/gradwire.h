@@ -505,12 +505,12 @@ GW_API gw_status gw_sync_model(gw_sync *sync, float *params);
  * not in one vector can save the copy. The answer is the same on every worker. */
 GW_API int gw_sync_model_due(const gw_sync *sync);
 
-/* Returns how many times gw_sync_model() of the current step applies the average change of
- * the models: the scale of "update" once that exchanges changes, otherwise 1. Call it
- * between the two calls of a step. The scale makes up for the short steps that optimizers
- * make on one worker's gradient. Weight decay is not short, so an optimizer that applies it
- * to the weights directly, as AdamW does, must divide it by this number. The answer is the
- * same on every worker. */
+/* Returns how many times gw_sync_model() of the current step applies the average change
+ * of the models: the scale of "update" once that exchanges changes, otherwise 1. Call
+ * it between the two calls of a step. The scale makes up for the short steps that
+ * optimizers make on one worker's gradient. Weight decay is not short, so an optimizer
+ * that applies it to the weights directly, as AdamW does, must divide it by this
+ * number. The answer is the same on every worker. */
 GW_API double gw_sync_scale(const gw_sync *sync);
 
 /* Ends the training. Methods that let models differ between exchanges, or average only

@@ -182,7 +182,9 @@ static gw_status check_options(const gw_mpi_options *opt)
 {
     if (opt->struct_size != sizeof *opt || !(opt->timeout_seconds >= 0))
         return gw_fail(GW_ERR_ARG,
-                       "gw_mpi_options: wrong struct_size or time limit below 0");
+                       "invalid gw_mpi_options: struct_size %zu (expected %zu), "
+                       "timeout_seconds %g (expected 0 or more)",
+                       opt->struct_size, sizeof *opt, opt->timeout_seconds);
     return GW_OK;
 }
 
@@ -205,7 +207,8 @@ static gw_status get_memory(gwm_end *e)
     e->hosts = calloc(p, MPI_MAX_PROCESSOR_NAME);
     e->heard = calloc(p, sizeof *e->heard);
     if (e->queues == NULL || e->hosts == NULL || e->heard == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for a comm of %zu MPI ranks", p);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for a comm of %zu MPI ranks",
+                       p);
     /* An all-gather has a send and a receive with each of the others. */
     return gwm_reserve(e, 2 * e->workers + 16);
 }
@@ -251,7 +254,7 @@ gw_status gw_mpi_comm_new(gw_comm **out, MPI_Comm mpi, const gw_mpi_options *opt
     GWM_TRY(check_mpi(mpi));
     e = calloc(1, sizeof *e);
     if (e == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for a comm on MPI");
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for a comm on MPI");
     e->failed_rank = e->left_rank = -1;
     MPI_Comm_rank(mpi, &e->rank);
     MPI_Comm_size(mpi, &e->workers);

@@ -39,7 +39,7 @@ gw_status gwm_reserve(gwm_end *e, int n)
         !grow((void **)&e->done, cap * sizeof *e->done) ||
         !grow((void **)&e->finished, cap * sizeof *e->finished) ||
         !grow((void **)&e->statuses, cap * sizeof *e->statuses))
-        return gw_fail(GW_ERR_NOMEM, "no memory for %d messages over MPI", n);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for %d messages over MPI", n);
     e->cap = (int)cap;
     return GW_OK;
 }
@@ -94,8 +94,8 @@ static gw_status post(gwm_end *e, gwm_op *op)
 
     if (e->one_thread && !pthread_equal(e->thread, pthread_self()))
         return gw_fail(GW_ERR_ARG,
-                       "MPI was started for one thread, and another one exchanges; "
-                       "call MPI_Init_thread() with MPI_THREAD_SERIALIZED");
+                       "MPI was initialized for one thread, but another thread "
+                       "exchanges; call MPI_Init_thread() with MPI_THREAD_SERIALIZED");
     if (q->first == NULL)
         q->first = op;
     else
@@ -141,8 +141,7 @@ static gw_status fail_part(const gwm_end *e, const gwm_op *op, int code)
     MPI_Error_class(code, &class);
     if (class == MPI_ERR_TRUNCATE)
         return gw_fail(GW_ERR_DATA,
-                       "worker %d sent a message longer than the %zu bytes there is "
-                       "room for",
+                       "worker %d sent a message of more than the expected %zu bytes",
                        op->peer, op->len);
     return gwm_fail_mpi(e, code,
                         op->sends ? "sending a message" : "receiving a message");

@@ -108,9 +108,7 @@ static gw_status ask_now_and_then(gwm_end *e, double now)
         /* What it sent before it answered is here by now. */
         GWM_TRY(gwm_sweep(e, false, &moved));
         return moved ? GW_OK
-                     : gw_fail(GW_ERR_PEER,
-                               "worker %d on host %s has ended and takes no part any "
-                               "more",
+                     : gw_fail(GW_ERR_PEER, "worker %d on host %s has already ended",
                                peer, host_of(e, peer));
     }
     if (now - e->asked_at >= ASK_EVERY) {

@@ -28,8 +28,10 @@
 static gw_status check_table(const gw_transport *t)
 {
     if (t == NULL || t->struct_size < TABLE_MIN || t->struct_size > sizeof *t)
-        return gw_fail(GW_ERR_ARG, "gw_transport.struct_size is not %zu",
-                       sizeof(gw_transport));
+        return gw_fail(
+            GW_ERR_ARG,
+            "gw_transport.struct_size is not %zu; set it to sizeof(gw_transport)",
+            sizeof(gw_transport));
     if (t->name == NULL || t->send == NULL || t->recv == NULL || t->test == NULL)
         return gw_fail(GW_ERR_ARG, "a transport needs a name, send, recv and test");
     return GW_OK;
@@ -43,16 +45,20 @@ gw_status gw_comm_new(gw_comm **out, const gw_transport *table, void *ctx, int r
     *out = NULL;
     GWI_TRY(check_table(table));
     if (workers < 1 || rank < 0 || rank >= workers)
-        return gw_fail(GW_ERR_ARG, "rank %d is not one of %d workers", rank, workers);
+        return gw_fail(GW_ERR_ARG, "invalid rank %d: there are %d workers", rank,
+                       workers);
     if (opt != NULL &&
         (opt->struct_size != sizeof *opt || !(opt->timeout_seconds >= 0)))
         return gw_fail(GW_ERR_ARG,
-                       "gw_comm_options: wrong struct_size or time limit below 0");
+                       "invalid gw_comm_options: struct_size %zu (expected %zu), "
+                       "timeout_seconds %g (expected 0 or more)",
+                       opt->struct_size, sizeof *opt, opt->timeout_seconds);
     size_t ops = 4 * (size_t)workers;
     ops = ops < GWI_MIN_OPS ? GWI_MIN_OPS : ops > GWI_MAX_OPS ? GWI_MAX_OPS : ops;
     c = gwi_calloc(1, sizeof *c + ops * sizeof *c->ops);
     if (c == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for a comm of %d workers", workers);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for a comm of %d workers",
+                       workers);
     memcpy(&c->table, table, table->struct_size);
     c->ctx = ctx;
     c->rank = rank;
@@ -107,7 +113,8 @@ void *gwi_comm_scratch(gw_comm *c, size_t len)
     if (c->scratch == NULL || len > c->scratch_cap) {
         void *larger = gwi_calloc(1, len);
         if (larger == NULL) {
-            gw_fail(GW_ERR_NOMEM, "no memory for %zu bytes of scratch", len);
+            gw_fail(GW_ERR_NOMEM, "not enough memory for %zu bytes of scratch space",
+                    len);
             return NULL;
         }
         gwi_free(c->scratch);
@@ -201,7 +208,8 @@ static void activate(gw_comm *c, gwi_op *op)
 static gw_status check_peer(gw_comm *c, int peer)
 {
     if (peer < 0 || peer >= c->workers || peer == c->rank)
-        return gw_fail(GW_ERR_ARG, "worker %d cannot exchange messages with %d of %d",
+        return gw_fail(GW_ERR_ARG,
+                       "worker %d cannot exchange messages with worker %d of %d",
                        c->rank, peer, c->workers);
     GWI_TRY(gwi_comm_usable(c));
     return heed_interrupt(c);
@@ -381,8 +389,8 @@ gw_status gwi_wait_exactly(gw_comm *c, gwi_op *op, size_t len)
     GWI_TRY(gwi_wait(c, op));
     if (op->len == len)
         return GW_OK;
-    gw_fail(GW_ERR_DATA, "worker %d sent %zu bytes where %zu were due", op->peer,
-            op->len, len);
+    gw_fail(GW_ERR_DATA, "worker %d sent %zu bytes, expected %zu", op->peer, op->len,
+            len);
     return gwi_comm_break(c, GW_ERR_DATA);
 }
 

@@ -21,12 +21,12 @@ static gw_status measure(const gw_tensor *tensors, size_t count, size_t *floats,
     for (size_t i = 0; i < count; i++) {
         const gw_tensor *t = &tensors[i];
         if (t->offset != *floats)
-            return gw_fail(GW_ERR_ARG, "tensor %zu ('%s') begins at %zu instead of %zu",
+            return gw_fail(GW_ERR_ARG, "tensor %zu ('%s') has offset %zu, expected %zu",
                            i, name_of(t), t->offset, *floats);
         if (t->rows == 0 || t->cols == 0 || t->cols > (FLOATS_MAX - *floats) / t->rows)
             return gw_fail(GW_ERR_ARG,
-                           "tensor %zu ('%s') of %zu x %zu is empty or ends past what "
-                           "memory can hold, %zu floats",
+                           "tensor %zu ('%s') of %zu x %zu is empty, or the layout "
+                           "exceeds the %zu floats that memory can hold",
                            i, name_of(t), t->rows, t->cols, FLOATS_MAX);
         *floats += t->rows * t->cols;
         *names += strlen(name_of(t)) + 1;
@@ -61,12 +61,14 @@ gw_status gw_layout_new(gw_layout **out, const gw_tensor *tensors, size_t count)
     if (count == 0 || tensors == NULL)
         return gw_fail(GW_ERR_ARG, "a layout needs at least one tensor");
     if (count > UINT32_MAX)
-        return gw_fail(GW_ERR_ARG, "a layout of %zu tensors; notes count to 2^32-1",
+        return gw_fail(GW_ERR_ARG,
+                       "a layout cannot have %zu tensors; the limit is 4294967295",
                        count);
     GWI_TRY(measure(tensors, count, &floats, &names));
     *out = build(tensors, count, floats, names);
     if (*out == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for a layout of %zu tensors", count);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for a layout of %zu tensors",
+                       count);
     return GW_OK;
 }
 

@@ -49,8 +49,8 @@ gw_status gwi_fail_check(gw_comm *c, int from)
     const char *host = gw_comm_host(c, from);
 
     gw_fail(GW_ERR_DATA,
-            "a message of worker %d on host %s was damaged on its way: its check does "
-            "not fit",
+            "a message from worker %d on host %s was damaged on the way: its checksum "
+            "does not match",
             from, host != NULL ? host : "?");
     return gwi_comm_break(c, GW_ERR_DATA);
 }
@@ -146,7 +146,7 @@ gw_status gw_broadcast(gw_comm *c, void *buf, size_t len, int root)
     spreading s = {.buf = buf, .cap = len, .len = len};
 
     if (root < 0 || root >= c->workers)
-        return gw_fail(GW_ERR_ARG, "root %d is not one of %d workers", root,
+        return gw_fail(GW_ERR_ARG, "invalid root %d: there are %d workers", root,
                        c->workers);
     s.check = gwi_comm_scratch(c, GWI_CHECK_LEN);
     if (s.check == NULL)
@@ -154,7 +154,7 @@ gw_status gw_broadcast(gw_comm *c, void *buf, size_t len, int root)
     GWI_TRY(spread(c, &s, root));
     if (s.len == len)
         return GW_OK;
-    gw_fail(GW_ERR_DATA, "%zu bytes were broadcast where %zu were due", s.len, len);
+    gw_fail(GW_ERR_DATA, "received a broadcast of %zu bytes, expected %zu", s.len, len);
     return gwi_comm_break(c, GW_ERR_DATA);
 }
 
@@ -181,8 +181,10 @@ gw_status gw_transfer(gw_comm *c, int from, const void *out, int to, void *in,
                       size_t len)
 {
     if (from < 0 || from >= c->workers || to < 0 || to >= c->workers)
-        return gw_fail(GW_ERR_ARG, "%d or %d is not one of %d workers", from, to,
-                       c->workers);
+        return gw_fail(
+            GW_ERR_ARG,
+            "cannot transfer from worker %d to worker %d: there are %d workers", from,
+            to, c->workers);
     if (c->rank == from && c->rank == to && len > 0)
         memmove(in, out, len);
     if (from == to || (c->rank != from && c->rank != to))
@@ -277,8 +279,8 @@ static gw_status gather(gw_comm *c, const void *mine, size_t len, void *all, siz
 
     if (len > cap)
         return gw_fail(GW_ERR_ARG,
-                       "a message of %zu bytes is longer than its slot of %zu", len,
-                       cap);
+                       "a message of %zu bytes does not fit in its slot of %zu bytes",
+                       len, cap);
     if (len > 0 && mine != slots + r * cap)
         memmove(slots + r * cap, mine, len);
     lens[r] = len;

@@ -30,7 +30,7 @@ gw_status gwi_coding_init(gwi_coding *c, const gwi_spec *spec, const gw_layout *
     c->scales_cap = scales_for(c, k);
     c->memory = gwi_calloc(1, own + c->scales_cap * sizeof *c->scales);
     if (c->memory == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory to code %zu values", k);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory to code %zu values", k);
     c->own = c->memory;
     c->scales = (float *)(void *)((uint8_t *)c->memory + own);
     return GW_OK;
@@ -140,7 +140,8 @@ static gw_status check_scales(const gwi_coding *c, const gwi_wire_view *view)
 {
     return scales_fit(c, view)
                ? GW_OK
-               : gw_fail(GW_ERR_DATA, "a message has %zu scales", view->scale_count);
+               : gw_fail(GW_ERR_DATA, "a message has the wrong number of scales, %zu",
+                         view->scale_count);
 }
 
 gw_status gwi_coding_get_list(gwi_coding *c, const uint8_t *msg, size_t len, size_t n,

@@ -102,17 +102,18 @@ static gw_status momentum_check(const gwi_spec *spec, const gwi_stage *stage)
 
     if (!gwi_sends_lists(spec) || gwi_schedule_of(spec)->subject != GWI_GRADIENT ||
         !gwi_keeps_residual(spec))
-        return gw_fail(GW_ERR_SPEC,
-                       "'%s' fits behind topk, gtopk or drop of gradients, residual=on",
-                       stage->name);
+        return gw_fail(
+            GW_ERR_SPEC,
+            "'%s' must follow topk, gtopk or drop of gradients with residual=on",
+            stage->name);
     if (!gwi_chooses(spec) && gwi_has_momentum(spec))
         return gw_fail(GW_ERR_SPEC,
-                       "'%s' has no effect where everything is sent; leave it out and "
-                       "give the optimizer its momentum",
+                       "'%s' has no effect if everything is sent; remove it and set "
+                       "the optimizer's momentum instead",
                        stage->name);
     if (opt->velocity == VELOCITY_LOCAL && (opt->nesterov || opt->dampening > 0))
         return gw_fail(GW_ERR_SPEC,
-                       "nesterov and dampening of '%s' take velocity=global",
+                       "nesterov and dampening of '%s' require velocity=global",
                        stage->name);
     return GW_OK;
 }
@@ -220,10 +221,11 @@ gw_status gw_sync_set_momentum(gw_sync *s, double momentum)
     options *opt = (void *)s->spec.options[GWI_MOMENTUM];
 
     if (!gwi_has_momentum(&s->spec))
-        return gw_fail(GW_ERR_ARG, "'%s' has no momentum that could be changed",
-                       s->text);
+        return gw_fail(GW_ERR_ARG, "cannot set the momentum: '%s' has none", s->text);
     if (!(momentum > 0 && momentum < 1))
-        return gw_fail(GW_ERR_ARG, "a momentum of %g is not between 0 and 1", momentum);
+        return gw_fail(GW_ERR_ARG,
+                       "invalid momentum %g; expected a number between 0 and 1",
+                       momentum);
     opt->momentum = momentum;
     return GW_OK;
 }
@@ -236,7 +238,9 @@ gw_status gw_sync_set_rate(gw_sync *s, double rate)
     float *last = s->kept[GWI_RATE];
 
     if (!(rate >= 0) || !isfinite(rate))
-        return gw_fail(GW_ERR_ARG, "a learning rate of %g is none", rate);
+        return gw_fail(GW_ERR_ARG,
+                       "invalid learning rate %g; expected a finite number, 0 or more",
+                       rate);
     if (last == NULL || !(rate > 0))
         return GW_OK;
     double factor = *last > 0 ? *last / rate : 1;

@@ -85,11 +85,13 @@ static gw_status check_note(const gw_sync *s, gwi_note note)
 
     if (worker > (uint64_t)s->comm->workers || tensor >= tensors)
         return gw_fail(GW_ERR_DATA,
-                       "a note about tensor %" PRIu64 " of worker %" PRIu64
-                       ", of %zu tensors and %d workers",
+                       "a note about NaN names tensor %" PRIu64 " of worker %" PRIu64
+                       ", but there are %zu tensors and %d workers",
                        tensor, worker, tensors, s->comm->workers);
     if (!gwi_looks(s))
-        return gw_fail(GW_ERR_DATA, "a note about NaN, which nobody looks for");
+        return gw_fail(
+            GW_ERR_DATA,
+            "unexpected note about NaN, which this worker does not check for");
     return GW_OK;
 }
 

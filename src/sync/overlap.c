@@ -131,13 +131,15 @@ static gw_status make(gw_sync *s)
     gwi_overlap *o = gwi_calloc(1, sizeof *o);
 
     if (o == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory to exchange beside backward");
+        return gw_fail(GW_ERR_NOMEM,
+                       "not enough memory to exchange while backward computes");
     o->sync = s;
     pthread_mutex_init(&o->lock, NULL);
     pthread_cond_init(&o->changed, NULL);
     if (pthread_create(&o->thread, NULL, thread_main, o) != 0) {
         gwi_free(o);
-        return gw_fail(GW_ERR_SYSTEM, "no thread to exchange beside backward");
+        return gw_fail(GW_ERR_SYSTEM,
+                       "cannot start a thread to exchange while backward computes");
     }
     s->overlap = o;
     return GW_OK;
@@ -168,10 +170,10 @@ gw_status gw_sync_gradient_part(gw_sync *s, float *grad, size_t tensor)
     gwi_overlap *o = s->overlap;
     size_t expected = o->grad != NULL ? o->ready : s->layout->count;
     if (tensor + 1 != expected || (o->grad != NULL && o->grad != grad))
-        return gw_fail(
-            GW_ERR_ARG,
-            "tensor %zu was fed where %zu was due: the last first, of one vector",
-            tensor, expected - 1);
+        return gw_fail(GW_ERR_ARG,
+                       "tensor %zu was fed, expected tensor %zu of the same vector; "
+                       "feed the last tensor first",
+                       tensor, expected - 1);
     if (o->grad == NULL)
         begin(o, grad);
     feed(o, tensor);
@@ -183,8 +185,9 @@ gw_status gwi_overlap_finish(gw_sync *s, float *grad, gwi_note *note)
     gwi_overlap *o = s->overlap;
 
     if (grad != o->grad)
-        return gw_fail(GW_ERR_ARG,
-                       "gw_sync_gradient() got another vector than its parts");
+        return gw_fail(
+            GW_ERR_ARG,
+            "gw_sync_gradient() got another vector than gw_sync_gradient_part()");
     feed(o, 0);
     pthread_mutex_lock(&o->lock);
     while (!o->done)

@@ -54,7 +54,7 @@ gw_status gw_spec_path(const char *text, const gw_layout *layout, int workers,
 
     if (layout == NULL || traffic == NULL || workers < 1)
         return gw_fail(GW_ERR_ARG,
-                       "gw_spec_path() needs a layout, counts and 1 worker or more");
+                       "gw_spec_path() needs a layout, traffic and at least 1 worker");
     GWI_TRY(gwi_spec_parse(text, &spec));
     if (workers > 1 && traffic->messages_sent > 0)
         found = gwi_exchange_of(&spec)->path(&spec, layout, workers, traffic);

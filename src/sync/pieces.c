@@ -61,7 +61,7 @@ static gw_status get_gathered(gw_sync *s)
         s->gathered = gwi_calloc(n, sizeof *s->gathered);
     return s->gathered != NULL
                ? GW_OK
-               : gw_fail(GW_ERR_NOMEM, "no memory to gather %zu floats", n);
+               : gw_fail(GW_ERR_NOMEM, "not enough memory to gather %zu floats", n);
 }
 
 static gw_status by_copies(gw_sync *s, const gwi_result *p, gwi_note *note)
@@ -86,10 +86,11 @@ static gw_status check_pieces(const gw_sync *s, const gw_piece *list, size_t cou
     for (size_t i = 0; i < count; i++)
         n += list[i].floats;
     if (n != s->layout->floats)
-        return gw_fail(GW_ERR_ARG, "the pieces have %zu floats, the model %zu", n,
-                       s->layout->floats);
+        return gw_fail(GW_ERR_ARG, "the pieces have %zu floats, but the model has %zu",
+                       n, s->layout->floats);
     if (gwi_overlap_pending(s))
-        return gw_fail(GW_ERR_ARG, "a step that was fed in parts ends with the vector");
+        return gw_fail(GW_ERR_ARG, "tensors were fed with gw_sync_gradient_part(); end "
+                                   "the step with gw_sync_gradient()");
     return GW_OK;
 }
 

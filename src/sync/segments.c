@@ -75,7 +75,7 @@ static gw_status make_layout(gw_layout **out, const gw_layout *l, gwi_cut from,
     size_t base = from.end;
 
     if (tensors == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for a layout");
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for a layout");
     for (size_t i = 0; i < pieces; i++) {
         tensors[i] = piece_of(&l->tensors[from.tensor], from.inside);
         pass(l, &tensors[i], &from);
@@ -108,7 +108,7 @@ static gw_status make_all(gw_sync *s)
     for (size_t i = 0; gwi_cut_next(s->layout, &cut); i++, before = cut) {
         gw_sync *segment = gwi_sync_allocate(&s->spec);
         if (segment == NULL)
-            return gw_fail(GW_ERR_NOMEM, "no memory for a sync");
+            return gw_fail(GW_ERR_NOMEM, "not enough memory for a sync");
         s->segments[i] = segment;
         s->segment_count++;
         inherit(segment, s, i, cut.begin);
@@ -127,7 +127,7 @@ gw_status gwi_segments_new(gw_sync *s)
     s->segment_count = 0;
     s->segments = gwi_calloc(count, sizeof(gw_sync *));
     if (s->segments == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for %zu segments", count);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for %zu segments", count);
     return make_all(s);
 }
 

@@ -48,7 +48,7 @@ gw_status gwi_small_init(gw_sync *s)
     s->small.values = gwi_calloc(s->small.count, sizeof(float));
     return s->small.values != NULL
                ? GW_OK
-               : gw_fail(GW_ERR_NOMEM, "no memory for small tensors");
+               : gw_fail(GW_ERR_NOMEM, "not enough memory for small tensors");
 }
 
 void gwi_small_fini(gw_sync *s)

@@ -257,7 +257,7 @@ static gw_status check_started(const gw_sync *s)
     if (s->kept[GWI_REFERENCE] == NULL || s->started)
         return GW_OK;
     return gw_fail(GW_ERR_ARG,
-                   "'%s' sends changes of the model: call gw_sync_start() first",
+                   "'%s' sends changes of the model; call gw_sync_start() first",
                    s->spec.stages[0]->name);
 }
 

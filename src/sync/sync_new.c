@@ -64,12 +64,12 @@ static gw_status fail_mismatch(const settings *own, const settings *other, int r
 {
     if (strncmp(own->text, other->text, sizeof own->text) != 0)
         return gw_fail(GW_ERR_MISMATCH,
-                       "this worker syncs by '%s', worker %d by '%.255s'", own->text,
+                       "this worker uses '%s', but worker %d uses '%.255s'", own->text,
                        rank, other->text);
     if (own->floats != other->floats)
         return gw_fail(GW_ERR_MISMATCH,
                        "this worker's model has %" PRIu64
-                       " parameters, worker %d's %" PRIu64,
+                       " parameters, but worker %d's has %" PRIu64,
                        own->floats, rank, other->floats);
     return gw_fail(GW_ERR_MISMATCH, "this worker and worker %d differ in %s", rank,
                    own->layout != other->layout ? "the tensors of the model"
@@ -85,7 +85,7 @@ static gw_status name_difference(gw_comm *c, const settings *own)
     gw_status st;
 
     if (all == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory to compare %zu workers", p);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory to compare %zu workers", p);
     size_t *lens = (size_t *)(all + p);
     st = gw_allgather(c, own, sizeof *own, all, sizeof *own, lens);
     for (size_t r = 0; st == GW_OK && r < p; r++)
@@ -118,7 +118,8 @@ static gw_status get_kept(gw_sync *s, const gwi_remembered *m)
 
     s->kept[m->tag] = gwi_calloc(n, sizeof *s->kept[m->tag]);
     if (s->kept[m->tag] == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for %zu floats beside the model", n);
+        return gw_fail(GW_ERR_NOMEM,
+                       "not enough memory for %zu floats in addition to the model", n);
     return GW_OK;
 }
 
@@ -176,9 +177,11 @@ static gw_status check_arguments(const gw_layout *layout, const gw_comm *comm,
         return gw_fail(GW_ERR_ARG, "gw_sync_new() needs a layout and a comm");
     if (opt != NULL && (opt->struct_size != sizeof *opt || opt->nonfinite < 0 ||
                         opt->nonfinite > GW_NONFINITE_END))
-        return gw_fail(
-            GW_ERR_ARG,
-            "gw_sync_options: struct_size or nonfinite is not one known here");
+        return gw_fail(GW_ERR_ARG,
+                       "invalid gw_sync_options: struct_size %zu (expected %zu), "
+                       "nonfinite %d (expected 0 to %d)",
+                       opt->struct_size, sizeof *opt, (int)opt->nonfinite,
+                       (int)GW_NONFINITE_END);
     return GW_OK;
 }
 
@@ -215,7 +218,7 @@ static gw_status build(gw_sync *s, const gw_layout *layout, gw_comm *comm,
     s->comm = comm;
     s->layout = gwi_layout_copy(layout);
     if (s->layout == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for a layout");
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for a layout");
     s->nonfinite = opt != NULL ? opt->nonfinite : GW_NONFINITE_STOP;
     s->seed = opt != NULL ? opt->seed : 0;
     gwi_spec_write(&s->spec, s->asked, sizeof s->asked);
@@ -238,7 +241,7 @@ gw_status gw_sync_new(gw_sync **out, const char *text, const gw_layout *layout,
     GWI_TRY(gwi_spec_parse(text, &spec));
     s = gwi_sync_allocate(&spec);
     if (s == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for a sync");
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for a sync");
     st = build(s, layout, comm, opt);
     if (st != GW_OK)
         goto fail;

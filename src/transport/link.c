@@ -95,14 +95,15 @@ gw_status gwi_link_parse(const char *text, gwi_link_rate *rate)
     if (!read_quantity(text, rate_units, 3, &rate->bytes_per_second) ||
         rate->bytes_per_second <= 0)
         return gw_fail(GW_ERR_ARG,
-                       "'%.*s' is not the rate of a link; write it like 100mbit or "
-                       "1gbit,50us (kbit, mbit, gbit)",
+                       "invalid link rate '%.*s'; expected a number with kbit, mbit or "
+                       "gbit, as in 100mbit or 1gbit,50us",
                        (int)strcspn(text, ","), text);
     if (comma != NULL && (strchr(comma + 1, ',') != NULL ||
                           !read_quantity(comma + 1, time_units, 2, &rate->latency)))
-        return gw_fail(GW_ERR_ARG,
-                       "'%s' is not the latency of a link; write it like 50us or 2ms",
-                       comma + 1);
+        return gw_fail(
+            GW_ERR_ARG,
+            "invalid link latency '%s'; expected a number with us or ms, as in 50us",
+            comma + 1);
     return GW_OK;
 }
 
@@ -157,7 +158,7 @@ static gw_status link_send(void *ctx, int to, const void *buf, size_t len,
     link_op *op = take_op(l);
 
     if (op == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for a message on a link");
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for a message on a link");
     op->sends = true;
     op->note.start = later(gwi_now(), l->egress_free);
     op->note.len = len;
@@ -175,7 +176,7 @@ static gw_status link_recv(void *ctx, int from, void *buf, size_t cap, gw_reques
     link_op *op = take_op(l);
 
     if (op == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for a message on a link");
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for a message on a link");
     activate(l, op, req);
     GWI_TRY(l->below.recv(l->below_ctx, from, &op->note, sizeof op->note,
                           &op->note_request));
@@ -186,7 +187,8 @@ static gw_status link_recv(void *ctx, int from, void *buf, size_t cap, gw_reques
 static gw_status schedule(link_end *l, link_op *op, size_t note_len)
 {
     if (note_len != sizeof op->note)
-        return gw_fail(GW_ERR_DATA, "a peer does not emulate the same link");
+        return gw_fail(GW_ERR_DATA, "another worker does not emulate a link; use the "
+                                    "same link on every worker");
     double begin = later(op->note.start + l->rate.latency, l->ingress_free);
     op->due = begin + (double)op->note.len / l->rate.bytes_per_second;
     l->ingress_free = op->due;
@@ -364,15 +366,16 @@ gw_status gw_comm_link(gw_comm *c, const char *link)
         return gw_fail(GW_ERR_ARG, "gw_comm_link() needs a comm and a link");
     GWI_TRY(gwi_link_parse(link, &rate));
     if (c->active != NULL)
-        return gw_fail(GW_ERR_ARG, "a link must be laid before anything is sent");
+        return gw_fail(GW_ERR_ARG,
+                       "gw_comm_link() must be called before anything is sent");
     if (c->table.allreduce != NULL)
         return gw_fail(GW_ERR_ARG,
-                       "a link cannot slow down the all-reduce of %s itself; use "
-                       "gradwire's own collectives",
+                       "cannot emulate a link, because %s has its own all-reduce; use "
+                       "gradwire's collectives",
                        c->table.name);
     l = gwi_calloc(1, sizeof *l);
     if (l == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for a link");
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for a link");
     l->below = c->table;
     l->below_ctx = c->ctx;
     l->rate = rate;

@@ -9,7 +9,8 @@ gw_status gw_link_parse(const char *link, double *bytes_per_second,
     gwi_link_rate rate;
 
     if (link == NULL)
-        return gw_fail(GW_ERR_ARG, "a link needs a text, such as \"1gbit,50us\"");
+        return gw_fail(GW_ERR_ARG,
+                       "the link is missing; give one such as \"1gbit,50us\"");
     GWI_TRY(gwi_link_parse(link, &rate));
     if (bytes_per_second != NULL)
         *bytes_per_second = rate.bytes_per_second;

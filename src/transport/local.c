@@ -74,13 +74,16 @@ static size_t ring_bytes_for(const gw_local_options *opt)
 static gw_status check_options(const gw_local_options *opt)
 {
     if (opt == NULL || opt->struct_size != sizeof *opt)
-        return gw_fail(GW_ERR_ARG, "gw_local_options.struct_size is not %zu",
+        return gw_fail(GW_ERR_ARG,
+                       "gw_local_options.struct_size is not %zu; set it to "
+                       "sizeof(gw_local_options)",
                        sizeof(gw_local_options));
     if (opt->workers < 1 || opt->workers > MAX_WORKERS)
-        return gw_fail(GW_ERR_ARG, "%d workers: 1 to %d are possible", opt->workers,
-                       MAX_WORKERS);
+        return gw_fail(GW_ERR_ARG, "invalid number of workers %d; expected 1 to %d",
+                       opt->workers, MAX_WORKERS);
     if (!(opt->timeout_seconds >= 0))
-        return gw_fail(GW_ERR_ARG, "the time limit is below 0");
+        return gw_fail(GW_ERR_ARG, "invalid timeout_seconds %g; expected 0 or more",
+                       opt->timeout_seconds);
     return GW_OK;
 }
 
@@ -94,7 +97,7 @@ static gw_status map_memory(gw_local_group *g)
                       MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (g->mapping == MAP_FAILED)
         return gw_fail(GW_ERR_SYSTEM,
-                       "no %zu bytes of shared memory for %zu workers: %s",
+                       "cannot map %zu bytes of shared memory for %zu workers: %s",
                        g->mapping_len, p, strerror(errno));
     g->slots = g->mapping;
     g->rings = (gwi_ring *)((uint8_t *)g->mapping + slots);
@@ -111,7 +114,7 @@ gw_status gw_local_group_new(gw_local_group **out, const gw_local_options *opt)
     GWI_TRY(check_options(opt));
     g = gwi_calloc(1, sizeof *g);
     if (g == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for a group");
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for a group of workers");
     g->opt = *opt;
     g->opt.ring_bytes = ring_bytes_for(opt);
     if (opt->link != NULL) {
@@ -234,8 +237,8 @@ static gw_status pull(local_end *e, request_view *v)
             gwi_ring_read(ring, g->data + i * cap, cap, v->buf, v->limit, &v->cursor);
         if (v->cursor.len > v->limit)
             return gw_fail(GW_ERR_DATA,
-                           "worker %d sent %llu bytes where at most %zu were expected",
-                           v->peer, (unsigned long long)v->cursor.len, v->limit);
+                           "worker %d sent %llu bytes, expected at most %zu", v->peer,
+                           (unsigned long long)v->cursor.len, v->limit);
         if (moved == 0)
             return GW_OK;
         if (atomic_load(&ring->writer_waits) != 0 &&
@@ -257,8 +260,8 @@ static gw_status check_left(local_end *e, request_view *v)
         GWI_TRY(pull(e, v));
     if (gwi_ring_finished(&v->cursor))
         return GW_OK;
-    return gw_fail(GW_ERR_PEER, "worker %d on host %s has ended its part of the job",
-                   v->peer, e->group->host);
+    return gw_fail(GW_ERR_PEER, "worker %d on host %s has already ended", v->peer,
+                   e->group->host);
 }
 
 static gw_status local_test(void *ctx, gw_request *req, size_t *len)
@@ -476,7 +479,8 @@ gw_status gw_local_join(gw_comm **out, gw_local_group *g, int rank)
         return gw_fail(GW_ERR_ARG, "rank %d is not in the group", rank);
     e = new_end(g, rank);
     if (e == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory to join a group of %d", g->opt.workers);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory to join a group of %d",
+                       g->opt.workers);
     st = new_comm(out, e);
     if (st != GW_OK)
         goto fail;
@@ -487,7 +491,7 @@ gw_status gw_local_join(gw_comm **out, gw_local_group *g, int rank)
         (*out)->table.close = NULL;
         gw_comm_free(*out);
         *out = NULL;
-        st = gw_fail(GW_ERR_ARG, "rank %d has joined the group before", rank);
+        st = gw_fail(GW_ERR_ARG, "rank %d has already joined the group", rank);
         goto fail;
     }
     return GW_OK;

@@ -232,7 +232,7 @@ static gw_status report_signal(const job *j, const worker *w)
 static gw_status report_exit(const job *j, const worker *w)
 {
     return gw_fail(GW_ERR_PEER,
-                   "worker %d on host %s ended with exit code %d before it was done",
+                   "worker %d on host %s exited with code %d before it was done",
                    w->rank, j->group->host, WEXITSTATUS(w->wait_status));
 }
 
@@ -308,7 +308,7 @@ static gw_status run_job(job *j)
 
     j->workers = gwi_calloc(p, sizeof *j->workers + sizeof *fds);
     if (j->workers == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory to run %zu workers", p);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory to run %zu workers", p);
     fds = (struct pollfd *)(j->workers + p);
     for (int r = 0; r < j->count; r++)
         j->workers[r] = (worker){.job = j, .rank = r, .pidfd = -1};

@@ -40,7 +40,7 @@ static gw_status begin(gwi_streams *s)
     s->slept = 0;
     return !s->foreign ? GW_OK
                        : gw_fail(GW_ERR_ARG, "this comm belongs to the process that "
-                                             "made it, not to one forked from it");
+                                             "made it; a forked process cannot use it");
 }
 
 static gw_status streams_send(void *ctx, int to, const void *buf, size_t len,
@@ -262,8 +262,8 @@ static gw_status prepare(gwi_stream_peer *p, int fd, int rank)
 
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 || own < 0 ||
         fcntl(fd, F_SETFD, own | FD_CLOEXEC) < 0)
-        return gw_fail(GW_ERR_ARG, "descriptor %d for worker %d: %s", fd, rank,
-                       strerror(errno));
+        return gw_fail(GW_ERR_ARG, "cannot use descriptor %d for worker %d: %s", fd,
+                       rank, strerror(errno));
     tune(fd);
     p->fd = fd;
     p->sends.end = &p->sends.first;
@@ -312,11 +312,11 @@ gw_status gw_comm_sockets(gw_comm **out, const int *fds, const char *const *host
 
     *out = NULL;
     if (fds == NULL || workers < 1 || rank < 0 || rank >= workers)
-        return gw_fail(GW_ERR_ARG, "rank %d is not one of %d workers, or no sockets",
+        return gw_fail(GW_ERR_ARG, "invalid rank %d of %d workers, or fds is NULL",
                        rank, workers);
     s = new_streams(rank, workers);
     if (s == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for %d sockets", workers);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for %d sockets", workers);
     for (int r = 0; st == GW_OK && r < workers; r++) {
         name_host(&s->peers[r], hosts != NULL ? hosts[r] : NULL);
         if (r != rank)

@@ -51,7 +51,8 @@ gw_status gwi_streams_guard(gwi_streams *s)
 {
     pthread_once(&once, begin);
     if (refused != 0)
-        return gw_fail(GW_ERR_NOMEM, "no memory to guard sockets against forks");
+        return gw_fail(GW_ERR_NOMEM,
+                       "not enough memory to close sockets when the process forks");
     pthread_mutex_lock(&lock);
     s->next = guarded;
     s->link = &guarded;

@@ -122,9 +122,8 @@ static gw_status take_message(gwi_streams *s, int rank, bool *more)
     if (op == NULL)
         return GW_OK;
     if (len > op->len)
-        return gw_fail(GW_ERR_DATA,
-                       "worker %d sent %llu bytes where at most %zu were due", rank,
-                       (unsigned long long)len, op->len);
+        return gw_fail(GW_ERR_DATA, "worker %d sent %llu bytes, expected at most %zu",
+                       rank, (unsigned long long)len, op->len);
     *more = take_body(p, op->buf, (size_t)len);
     s->moved += (*more ? GWI_HEAD_LEN + (size_t)len : p->in_done) - before;
     if (*more) {
@@ -160,7 +159,7 @@ static gw_status take_sign(gwi_streams *s, int rank, size_t len, bool *more)
     }
     p->signs++;
     if ((double)p->signs > SIGNS_AT_ONCE + SIGNS_PER_SECOND * (p->heard_at - s->born))
-        return fail_malformed(p, rank, "sends signs of life without end");
+        return fail_malformed(p, rank, "sent too many signs of life");
     return GW_OK;
 }
 
@@ -171,7 +170,7 @@ static gw_status take_end(gwi_stream_peer *p, int rank)
 
     return take(p, &byte, 1) == 0
                ? GW_OK
-               : fail_malformed(p, rank, "goes on after it has said goodbye");
+               : fail_malformed(p, rank, "sent more data after its goodbye");
 }
 
 /* One frame, or what there is of it; *more says whether to go on. */
@@ -207,8 +206,7 @@ static gw_status take_frame(gwi_streams *s, int rank, bool *more)
     default:
         break;
     }
-    return p->left ? GW_OK
-                   : fail_malformed(p, rank, "sent what is no frame of gradwire's");
+    return p->left ? GW_OK : fail_malformed(p, rank, "sent a malformed frame");
 }
 
 gw_status gwi_streams_receive(gwi_streams *s, int rank)

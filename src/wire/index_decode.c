@@ -27,7 +27,7 @@ static inline uint64_t word_at(const uint8_t *bytes, size_t len, size_t at)
 
 static gw_status fail_truncated(const gwi_index_reader *in)
 {
-    return gw_fail(GW_ERR_DATA, "positions end after %zu bytes with %u still to come",
+    return gw_fail(GW_ERR_DATA, "positions end after %zu bytes with %u still missing",
                    in->len, in->left);
 }
 
@@ -146,9 +146,8 @@ static gw_status get_block(gwi_index_reader *in, uint32_t *out, uint32_t count)
 static gw_status check_end(const gwi_index_reader *in)
 {
     if ((in->bit + 7) / 8 != in->len)
-        return gw_fail(GW_ERR_DATA,
-                       "%zu bytes of positions, of which only %llu are used", in->len,
-                       (unsigned long long)((in->bit + 7) / 8));
+        return gw_fail(GW_ERR_DATA, "positions have %zu bytes, but only %llu are used",
+                       in->len, (unsigned long long)((in->bit + 7) / 8));
     if (in->bit % 8 != 0 && in->bytes[in->len - 1] >> in->bit % 8 != 0)
         return gw_fail(GW_ERR_DATA, "the bits after the last position are not 0");
     return GW_OK;

@@ -245,7 +245,7 @@ gw_status gwi_index_encode(const uint32_t *positions, uint32_t k, uint32_t n,
 
         if (good < count)
             return gw_fail(GW_ERR_ARG,
-                           "position %u, entry %u, is not above the one before",
+                           "position %u of entry %u is not above the one before it",
                            positions[done + good], done + good);
         put_block(&w, &b);
         next = (uint64_t)positions[done + count - 1] + 1;

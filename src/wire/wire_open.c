@@ -14,9 +14,10 @@ static gw_status check_seal(const uint8_t *msg, size_t len)
 
     if (said == found)
         return GW_OK;
-    return gw_fail(GW_ERR_DATA,
-                   "message of %zu bytes was damaged: its check is 0x%08x, not 0x%08x",
-                   len, found, said);
+    return gw_fail(
+        GW_ERR_DATA,
+        "message of %zu bytes was damaged: its checksum is 0x%08x, not 0x%08x", len,
+        found, said);
 }
 
 static gw_status get_header(gwi_wire_form *f, const uint8_t *msg, size_t len)
@@ -29,7 +30,8 @@ static gw_status get_header(gwi_wire_form *f, const uint8_t *msg, size_t len)
         return gw_fail(GW_ERR_DATA, "not a gradwire message: it begins with 0x%02x",
                        msg[0]);
     if ((msg[0] & 0x0f) != GWI_WIRE_VERSION)
-        return gw_fail(GW_ERR_DATA, "message of version %d, this library reads %d",
+        return gw_fail(GW_ERR_DATA,
+                       "message has version %d, but this library reads version %d",
                        msg[0] & 0x0f, GWI_WIRE_VERSION);
     GWI_TRY(check_seal(msg, len));
     f->kind = (gwi_wire_kind)msg[1];
@@ -61,10 +63,10 @@ static gw_status check_len(const gwi_wire_form *f, uint64_t fixed_len, size_t le
     uint64_t need = fixed_len + (f->kind == GWI_WIRE_SPARSE ? (bits + 7) / 8 : 0);
 
     if (len < need)
-        return gw_fail(GW_ERR_DATA, "message of %zu bytes needs at least %llu", len,
-                       (unsigned long long)need);
+        return gw_fail(GW_ERR_DATA, "message has %zu bytes, expected at least %llu",
+                       len, (unsigned long long)need);
     if (len > need && (f->kind != GWI_WIRE_SPARSE || f->k == 0))
-        return gw_fail(GW_ERR_DATA, "message of %zu bytes should end after %llu", len,
+        return gw_fail(GW_ERR_DATA, "message has %zu bytes, expected %llu", len,
                        (unsigned long long)need);
     return GW_OK;
 }
@@ -113,11 +115,11 @@ gw_status gwi_wire_expect(const gwi_wire_view *view, const gwi_wire_form *want)
         return gw_fail(GW_ERR_DATA, "message is %s, expected %s",
                        gwi_wire_kind_name(f->kind), gwi_wire_kind_name(want->kind));
     if (f->n != want->n)
-        return gw_fail(GW_ERR_DATA, "message is about n=%u floats, expected %u", f->n,
+        return gw_fail(GW_ERR_DATA, "message is for n=%u floats, expected %u", f->n,
                        want->n);
     if (f->step != want->step)
-        return gw_fail(GW_ERR_DATA, "message is of step %u, expected step %u", f->step,
-                       want->step);
+        return gw_fail(GW_ERR_DATA, "message is from step %u, expected step %u",
+                       f->step, want->step);
     if (f->coding != want->coding || f->bits != want->bits)
         return gw_fail(GW_ERR_DATA, "values are %s of %u bits, expected %s of %u",
                        gwi_wire_coding_name(f->coding), f->bits,
@@ -156,7 +158,8 @@ gw_status gwi_wire_get_positions(const gwi_wire_view *view, uint32_t *positions,
     size_t count;
 
     if (view->form.k > cap)
-        return gw_fail(GW_ERR_DATA, "message has %u values, there is room for %zu",
+        return gw_fail(GW_ERR_DATA,
+                       "message has %u values, but there is room for only %zu",
                        view->form.k, cap);
     gwi_wire_start_positions(view, &reader);
     for (;;) {

@@ -26,7 +26,8 @@ gw_status gwi_wire_begin(gwi_wire_writer *writer, const gwi_wire_form *form,
     GWI_TRY(gwi_wire_form_check(form, GW_ERR_ARG));
     size_t bound = gwi_wire_bound(form);
     if (cap < bound)
-        return gw_fail(GW_ERR_SPACE, "message may take %zu bytes, there are %zu", bound,
+        return gw_fail(GW_ERR_SPACE,
+                       "message may need %zu bytes, but the buffer has %zu", bound,
                        cap);
 
     gwi_wire_parts parts = gwi_wire_form_parts(form);

@@ -98,7 +98,7 @@ def no_group(rank, workers):
 
 def mismatch(rank, workers):
     last = rank == workers - 1
-    error = raises(gradwire.MismatchError, "this worker syncs by",
+    error = raises(gradwire.MismatchError, "this worker uses",
                    lambda: gradwire.attach(ddp(), "gtopk:0.1" if last else "gtopk:0.2"))
     assert "density" in str(error) or "0.1" in str(error), error
     raises(gradwire.MismatchError, "the seed",

@@ -59,12 +59,12 @@ static gw_status scene_body(gw_comm *c, void *arg)
 static void test_who_differs_is_named(void **state)
 {
     static const scene scenes[] = {
-        {"dense+check:5", 2, 3, 5, "others': 2 "},
-        {"dense+check:5", 0, 5, 10, "others': 0 "},
-        {"gtopk:0.02+check:4", 3, 1, 4, "others': 3 "},
-        {"topk:0.02+q:4+check:1", 1, 2, 3, "others': 1 "},
-        {"drop:0.95+check:7", 1, 1, 7, "others': 1 "},
-        {"qsgd:4+check:7", 1, 1, 7, "others': 1 "},
+        {"dense+check:5", 2, 3, 5, "another model: 2 "},
+        {"dense+check:5", 0, 5, 10, "another model: 0 "},
+        {"gtopk:0.02+check:4", 3, 1, 4, "another model: 3 "},
+        {"topk:0.02+q:4+check:1", 1, 2, 3, "another model: 1 "},
+        {"drop:0.95+check:7", 1, 1, 7, "another model: 1 "},
+        {"qsgd:4+check:7", 1, 1, 7, "another model: 1 "},
         /* Models are averaged, so nothing differs after that. */
         {"local:2+check:1", 1, 3, 0, ""},
         /* Changes since the last common model: a difference stays. */
@@ -72,10 +72,10 @@ static void test_who_differs_is_named(void **state)
         {"local:grow,grow=8+check:2", NEVER, 0, 0, ""},
         {"dense+check:0", 1, 3, 0, ""},
         /* Nothing is said: every 1000 steps, and at the end. */
-        {"dense", 1, 3, STEPS + 1, "others': 1 "},
+        {"dense", 1, 3, STEPS + 1, "another model: 1 "},
         {"dense", NEVER, 0, 0, ""},
         /* Drifting models are equal after those steps that average them. */
-        {"a2sgd:resync=6", 3, 12, STEPS + 1, "others': 3 "},
+        {"a2sgd:resync=6", 3, 12, STEPS + 1, "another model: 3 "},
         {"a2sgd:resync=5", NEVER, 0, 0, ""},
         {"oneshot", NEVER, 0, 0, ""},
     };

@@ -241,12 +241,12 @@ static void test_notes_are_looked_at(void **state)
 {
     static const stranger strangers[] = {
         {GW_NONFINITE_STOP, 1, 7, 1, GWI_WIRE_NOTE_LEN, "worker 7"},
-        {GW_NONFINITE_STOP, 1, UINT32_MAX, 1, GWI_WIRE_NOTE_LEN, "of 3 tensors"},
+        {GW_NONFINITE_STOP, 1, UINT32_MAX, 1, GWI_WIRE_NOTE_LEN, "there are 3 tensors"},
         {GW_NONFINITE_STOP, 1, 1, 3, GWI_WIRE_NOTE_LEN, "tensor 3"},
         {GW_NONFINITE_STOP, 2, 1, 1, GWI_WIRE_NOTE_LEN, "step 2"},
         {GW_NONFINITE_STOP, 1, 1, 1, 8, "shorter than its header"},
         {GW_NONFINITE_STOP, 1, 1, 1, 24, "damaged"},
-        {GW_NONFINITE_IGNORE, 1, 1, 1, GWI_WIRE_NOTE_LEN, "nobody looks for"},
+        {GW_NONFINITE_IGNORE, 1, 1, 1, GWI_WIRE_NOTE_LEN, "does not check for"},
     };
 
     (void)state;

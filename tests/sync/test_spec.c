@@ -83,16 +83,16 @@ static void test_refused(void **state)
         {"local:0", "'0'", "from 1, or grow"},
         {"local:shrink", "'shrink'", "grow"},
         {"local:-3", "'-3'", "grow"},
-        {"q:4", "'q'", "cannot come first"},
-        {"topk:0.1+local:4", "'local' belongs before 'topk'", ""},
-        {"topk:0.1+drop:0.9", "'topk' and 'drop'", "same question"},
-        {"a2sgd+q:4", "'a2sgd' stands alone", "'q'"},
-        {"local:4+a2sgd", "'a2sgd' stands alone", ""},
+        {"q:4", "'q'", "cannot begin with"},
+        {"topk:0.1+local:4", "'local' must come before 'topk'", ""},
+        {"topk:0.1+drop:0.9", "'topk' and 'drop'", "do the same job"},
+        {"a2sgd+q:4", "'a2sgd' must stand alone", "'q'"},
+        {"local:4+a2sgd", "'a2sgd' must stand alone", ""},
         {"dense+1bit", "'1bit'", "topk, gtopk or drop"},
-        {"dense+2bit", "'topk:0.01+2bit'", "q and bf16"},
-        {"local:4+1bit", "'topk:0.01+1bit'", "q and bf16"},
-        {"topk:1+1bit", "'topk:0.01+1bit'", "leave something out"},
-        {"drop:0+2bit", "'topk:0.01+2bit'", "leave something out"},
+        {"dense+2bit", "'topk:0.01+2bit'", "q or bf16"},
+        {"local:4+1bit", "'topk:0.01+1bit'", "q or bf16"},
+        {"topk:1+1bit", "'topk:0.01+1bit'", "leaves entries out"},
+        {"drop:0+2bit", "'topk:0.01+2bit'", "leaves entries out"},
         {"local:4+topk:0.1+momentum:0.9", "'momentum'", "of gradients"},
         {"topk:1+momentum:0.9", "'momentum'", "no effect"},
         {"drop:0+momentum:0.9", "'momentum'", "no effect"},
@@ -124,9 +124,9 @@ static void check_advice(const char *begin, int bits, int bucket, bool l2)
     const char *at;
     int more = 0, max_bits = bits;
 
-    snprintf(advice, sizeof advice, "%s", strstr(gw_error_message(), "; take "));
-    if ((at = strstr(advice, "; take bits=")) != NULL)
-        assert_int_equal(sscanf(at, "; take bits=%d or more", &more), 1);
+    snprintf(advice, sizeof advice, "%s", strstr(gw_error_message(), "; use "));
+    if ((at = strstr(advice, "; use bits=")) != NULL)
+        assert_int_equal(sscanf(at, "; use bits=%d or more", &more), 1);
     for (int b = more > 0 ? more - 1 : 8; b <= 8; b++) {
         snprintf(spec, sizeof spec, "%sbits=%d,bucket=%d,norm=%s", begin, b, bucket,
                  l2 ? "l2" : "max");
@@ -163,7 +163,7 @@ static void test_advice_about_rounding(void **state)
             check_advice(begin, bits, bucket, l2);
     }
     assert_int_equal(gw_spec_check("topk:0.05+q:2", NULL, 0), GW_ERR_SPEC);
-    assert_non_null(strstr(gw_error_message(), "take bits=3 or more, or residual=off"));
+    assert_non_null(strstr(gw_error_message(), "use bits=3 or more, or residual=off"));
     assert_non_null(strstr(gw_error_message(), "'topk'"));
     assert_run_ok(gw_spec_check("topk:0.05+q:3", NULL, 0));
     assert_run_ok(gw_spec_check("topk:0.05,residual=off+q:2", NULL, 0));

@@ -267,7 +267,7 @@ static void run_scenes(const scene *scenes, size_t n)
 
 static void test_goodbye_is_the_end(void **state)
 {
-    static const char again[] = "worker 1 on host ? goes on after it has said goodbye";
+    static const char again[] = "worker 1 on host ? sent more data after its goodbye";
     static const scene scenes[] = {
         {.act = two_goodbyes, .awaited = 2, .status = GW_ERR_DATA, .message = again},
         {.act = goodbye_now_and_then,
@@ -295,7 +295,7 @@ static void test_goodbye_is_the_end(void **state)
 
 static void test_malformed_frames(void **state)
 {
-    static const char none[] = "worker 1 on host ? sent what is no frame of gradwire's";
+    static const char none[] = "worker 1 on host ? sent a malformed frame";
     static const scene scenes[] = {
         {.act = goodbye_with_length,
          .awaited = 2,
@@ -312,7 +312,7 @@ static void test_malformed_frames(void **state)
         {.act = announce_too_much,
          .awaited = 1,
          .status = GW_ERR_DATA,
-         .message = "worker 1 sent 4294967296 bytes where at most 1048576 were due"},
+         .message = "worker 1 sent 4294967296 bytes, expected at most 1048576"},
     };
 
     (void)state;
@@ -326,7 +326,7 @@ static void test_signs_of_life_do_not_hold_up(void **state)
         {.act = alive_flood,
          .awaited = 2,
          .status = GW_ERR_DATA,
-         .message = "worker 1 on host ? sends signs of life without end"},
+         .message = "worker 1 on host ? sent too many signs of life"},
         {.act = alive_now_and_then,
          .awaited = 2,
          .timeout = 0.5,

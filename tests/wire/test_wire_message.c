@@ -264,7 +264,7 @@ static void damage_is_named(void **unused)
     expect_refused(msg, len, 2, 9, "coding 9");
     expect_refused(msg, len, 3, 9, "levels of 9 bits");
     expect_refused(msg, len, 8, 0, "not below n=768");
-    expect_refused(msg, len, 12, 200, "needs at least");
+    expect_refused(msg, len, 12, 200, "expected at least");
     expect_refused(msg, len, 13, 200, "sparse message of n=1000 has 51205");
     expect_refused(msg, len, 20, 65, "bucket of 65");
     expect_refused(msg, len, 27, 0x80, "scale of bucket 0");

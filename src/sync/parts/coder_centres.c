@@ -27,8 +27,8 @@ static gw_status centres_check(const gwi_spec *spec, const gwi_stage *stage)
     if (gwi_chooses(spec))
         return GW_OK;
     return gw_fail(GW_ERR_SPEC,
-                   "'%s' fits behind topk, gtopk or drop that leave something out, "
-                   "as in 'topk:0.01+%s'; for whole vectors there are q and bf16",
+                   "'%s' must follow a topk, gtopk or drop that leaves entries out, as "
+                   "in 'topk:0.01+%s'; use q or bf16 for whole vectors",
                    stage->name, stage->name);
 }
 
@@ -201,7 +201,8 @@ static gw_status columns_get(gwi_coding *c, const gwi_wire_view *view, gwi_list 
     if (list->n == 0)
         return GW_OK;
     if (count_columns(c, list) != view->scale_count)
-        return gw_fail(GW_ERR_DATA, "a message has %zu means for other columns",
+        return gw_fail(GW_ERR_DATA,
+                       "a message has %zu column means, which do not match its columns",
                        view->scale_count);
     gwi_centres_decode(&signs, view->values, list->n, list->value);
     apply_columns(c, list);

@@ -112,8 +112,8 @@ static gw_status fail_rounding(const gwi_spec *spec)
         snprintf(by_norm, sizeof by_norm, "norm=max with bits=%u, ", max_bits);
     return gw_fail(
         GW_ERR_SPEC,
-        "bits=%u with norm=%s does not fit residual=on of '%s': rounding "
-        "would add more than the residual can shed; take %s%sor residual=off",
+        "bits=%u with norm=%s cannot be used with residual=on of '%s': rounding would "
+        "add more to the residual than is sent; use %s%sor residual=off",
         bits, l2 ? "l2" : "max", gwi_stage_showing(spec, "residual")->name, by_bits,
         by_norm);
 }

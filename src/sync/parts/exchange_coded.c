@@ -102,8 +102,8 @@ static gw_status coded_init(gw_sync *s)
     x->cap = (message + 63) & ~(size_t)63;
     x->memory = gwi_calloc(p, (scatters(s) ? 2 : 1) * x->cap + 2 * sizeof(size_t));
     if (x->memory == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for %zu messages of %zu bytes", p,
-                       x->cap);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for %zu messages of %zu bytes",
+                       p, x->cap);
     x->in = x->memory;
     x->out = x->in + p * x->cap;
     x->lens = (size_t *)(x->in + (scatters(s) ? 2 : 1) * p * x->cap);

@@ -31,8 +31,7 @@ static gw_status common_check(const gwi_spec *spec, const gwi_stage *stage)
     for (int i = 0; i < spec->count; i++)
         if (spec->stages[i]->role == GWI_ROLE_HOW)
             return gw_fail(GW_ERR_SPEC,
-                           "'%s' does not fit behind '%s', whose values are added up "
-                           "on their way",
+                           "'%s' cannot follow '%s', which adds values up on the way",
                            spec->stages[i]->name, stage->name);
     return GW_OK;
 }
@@ -48,7 +47,7 @@ static gw_status common_init(gw_sync *s)
     most = selector->most(&s->spec, gwi_rest(s));
     x->memory = gwi_calloc(most, 8 + sizeof *x->sent);
     if (x->memory == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for %zu values", most);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for %zu values", most);
     s->list = gwi_list_in(x->memory, most);
     x->sent = s->list.value + most;
     return GW_OK;

@@ -34,8 +34,8 @@ static gw_status gather_init(gw_sync *s)
     x->cap = (gwi_coding_list_bound(&s->coding, n, s->list.cap) + 63) & ~(size_t)63;
     x->memory = gwi_calloc(p, x->cap + sizeof(size_t));
     if (x->memory == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for %zu messages of %zu bytes", p,
-                       x->cap);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for %zu messages of %zu bytes",
+                       p, x->cap);
     x->slots = x->memory;
     x->lens = (size_t *)(x->slots + p * x->cap);
     return GW_OK;

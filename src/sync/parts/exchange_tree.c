@@ -109,7 +109,7 @@ static gw_status tree_init(gw_sync *s)
     merges = puts_back(s) ? (size_t)count_merges(s->comm) : 0;
     x->memory = gwi_calloc(1, 2 * x->cap + (puts_back(s) ? 5 + merges : 3) * k * 8);
     if (x->memory == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory for lists of %zu entries", k);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for lists of %zu entries", k);
     x->out = x->memory;
     x->in = x->out + x->cap;
     uint8_t *rest = x->in + x->cap;

@@ -78,7 +78,7 @@ static gw_status drop_init(gw_sync *s)
     sel->memory =
         gwi_calloc(1, cuts + most * 8 + GWI_THRESHOLD_FLOATS(n) * sizeof(float));
     if (sel->memory == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory to select %zu of %zu", most, n);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory to select %zu of %zu", most, n);
     sel->cuts = sel->memory;
     s->list = gwi_list_in((uint8_t *)sel->memory + cuts, most);
     sel->scratch = s->list.value + most;

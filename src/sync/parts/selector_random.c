@@ -69,7 +69,8 @@ static gw_status random_init(gw_sync *s)
     x->index = gwi_calloc(most, sizeof *x->index);
     return x->index != NULL
                ? GW_OK
-               : gw_fail(GW_ERR_NOMEM, "no memory to choose %zu coordinates", most);
+               : gw_fail(GW_ERR_NOMEM, "not enough memory to choose %zu coordinates",
+                         most);
 }
 
 static void random_fini(gw_sync *s)

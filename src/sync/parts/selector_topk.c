@@ -51,7 +51,7 @@ static gw_status topk_init(gw_sync *s)
 
     x->memory = gwi_calloc(1, work + most * 8);
     if (x->memory == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory to select %zu of %zu", most, n);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory to select %zu of %zu", most, n);
     gwi_topk_work_init(&x->work, x->memory, n, most, gwi_threads());
     s->list = gwi_list_in((uint8_t *)x->memory + work, most);
     return GW_OK;

@@ -96,10 +96,10 @@ static gw_status hand_out(void *to, const void *known, size_t own, size_t least,
     size_t cap, filled;
 
     if (to == NULL)
-        return gw_fail(GW_ERR_ARG, "there is no %s to fill in", type);
+        return gw_fail(GW_ERR_ARG, "the pointer to %s is NULL", type);
     memcpy(&cap, to, sizeof cap);
     if (cap < least)
-        return gw_fail(GW_ERR_ARG, "%s: struct_size is %zu, at least %zu are needed",
+        return gw_fail(GW_ERR_ARG, "%s: struct_size is %zu, expected at least %zu",
                        type, cap, least);
     filled = cap < own ? cap : own;
     memset(to, 0, cap);
@@ -163,7 +163,8 @@ gw_status gw_stage_describe(const char *name, gw_stage_info *info)
     const gwi_stage *s;
 
     if (name == NULL)
-        return gw_fail(GW_ERR_ARG, "a stage needs a name, such as \"topk\"");
+        return gw_fail(GW_ERR_ARG,
+                       "the name of the stage is missing; give one such as \"topk\"");
     GWI_TRY(gwi_stage_find(name, &s));
     gw_stage_info known = {.name = s->name,
                            .summary = s->summary,
@@ -185,7 +186,7 @@ gw_status gw_key_describe(const char *stage, size_t i, gw_key_info *info)
 
     GWI_TRY(gw_stage_describe(stage, &of));
     if (i >= of.keys)
-        return gw_fail(GW_ERR_ARG, "'%s' has %zu keys, there is no number %zu", stage,
+        return gw_fail(GW_ERR_ARG, "'%s' has %zu keys; there is no key %zu", stage,
                        of.keys, i);
     GWI_TRY(gwi_stage_find(stage, &s));
     gwi_stage_key(s, i, &shown);

@@ -107,11 +107,11 @@ static gw_status fail_stage(word name)
 
     if (s != NULL)
         return gw_fail(GW_ERR_SPEC,
-                       "no sync or stage is called '%.*s'; did you mean '%s'?",
-                       SHOW(name), s->name);
+                       "unknown method or stage '%.*s'; did you mean '%s'?", SHOW(name),
+                       s->name);
     for (size_t i = 0; (s = gwi_stage_at(i)) != NULL; i++)
         append(list, sizeof list, s->name);
-    return gw_fail(GW_ERR_SPEC, "no sync or stage is called '%.*s'; there are %s",
+    return gw_fail(GW_ERR_SPEC, "unknown method or stage '%.*s'; expected one of %s",
                    SHOW(name), list);
 }
 
@@ -136,8 +136,8 @@ static gw_status fail_key(const gwi_stage *stage, word name)
 
 static gw_status fail_value(const gwi_stage *stage, const gwi_key *key, word value)
 {
-    return gw_fail(GW_ERR_SPEC, "'%.*s' does not fit %s of '%s'; what fits is %s",
-                   SHOW(value), key->name, stage->name,
+    return gw_fail(GW_ERR_SPEC, "invalid %s '%.*s' for '%s'; expected %s", key->name,
+                   SHOW(value), stage->name,
                    key->range != NULL ? key->range : key->words);
 }
 
@@ -242,11 +242,11 @@ static gw_status set_item(gwi_spec *spec, const gwi_stage *stage, word item,
     }
     if (position >= MAX_KEYS || !gwi_stage_key(stage, position, &shown))
         return gw_fail(GW_ERR_SPEC,
-                       "'%.*s' in '%s' is one value too many; write key=value",
+                       "'%.*s' is one value too many for '%s'; write key=value",
                        SHOW(item), stage->name);
     if (given[position])
-        return gw_fail(GW_ERR_SPEC, "'%s' gets its %s twice", stage->name,
-                       shown.key->name);
+        return gw_fail(GW_ERR_SPEC, "%s of '%s' is given twice", shown.key->name,
+                       stage->name);
     given[position] = true;
     return set_value(spec, stage, &shown, value);
 }
@@ -260,7 +260,7 @@ static gw_status set_defaults(gwi_spec *spec, const gwi_stage *stage,
         if (given[i])
             continue;
         if (shown.fallback == NULL)
-            return gw_fail(GW_ERR_SPEC, "'%s' needs its %s, as in '%s'", stage->name,
+            return gw_fail(GW_ERR_SPEC, "'%s' requires %s, as in '%s'", stage->name,
                            shown.key->name, stage->example);
         word value = {shown.fallback, strlen(shown.fallback)};
         GWI_TRY(set_value(spec, stage, &shown, value));
@@ -292,7 +292,8 @@ static gw_status parse_stage(gwi_spec *spec, word text)
     if (stage == NULL)
         return fail_stage(name);
     if (spec->count == GWI_MAX_STAGES)
-        return gw_fail(GW_ERR_SPEC, "'%s' is one stage too many", stage->name);
+        return gw_fail(GW_ERR_SPEC, "'%s' is one stage too many; a spec has at most %d",
+                       stage->name, GWI_MAX_STAGES);
     spec->stages[spec->count++] = stage;
     for (int kind = 0; kind < GWI_KINDS; kind++)
         if (stage->parts[kind] != NULL)
@@ -318,8 +319,7 @@ static gw_status check_first(const gwi_stage *first)
         return GW_OK;
     for (size_t i = 0; (name = gw_recipe_name(i)) != NULL; i++)
         append(list, sizeof list, name);
-    return gw_fail(GW_ERR_SPEC,
-                   "'%s' refines a sync and cannot come first; begin with %s",
+    return gw_fail(GW_ERR_SPEC, "a spec cannot begin with '%s'; begin with one of %s",
                    first->name, list);
 }
 
@@ -328,13 +328,13 @@ static gw_status check_pair(const gwi_stage *a, const gwi_stage *b)
     if (b->role != GWI_ROLE_CHECK &&
         (a->role == GWI_ROLE_ALL || b->role == GWI_ROLE_ALL))
         return gw_fail(GW_ERR_SPEC,
-                       "'%s' and '%s' do not fit together; '%s' stands alone", a->name,
-                       b->name, a->role == GWI_ROLE_ALL ? a->name : b->name);
+                       "'%s' and '%s' cannot be combined; '%s' must stand alone",
+                       a->name, b->name, a->role == GWI_ROLE_ALL ? a->name : b->name);
     if (a->role == b->role)
-        return gw_fail(GW_ERR_SPEC, "'%s' and '%s' answer the same question; keep one",
+        return gw_fail(GW_ERR_SPEC, "'%s' and '%s' do the same job; keep one of them",
                        a->name, b->name);
     if (a->role > b->role)
-        return gw_fail(GW_ERR_SPEC, "'%s' belongs before '%s'", b->name, a->name);
+        return gw_fail(GW_ERR_SPEC, "'%s' must come before '%s'", b->name, a->name);
     return GW_OK;
 }
 
@@ -356,7 +356,7 @@ gw_status gwi_spec_parse(const char *text, gwi_spec *spec)
     word stage;
 
     if (text == NULL)
-        return gw_fail(GW_ERR_SPEC, "a sync needs a spec, such as \"dense\"");
+        return gw_fail(GW_ERR_SPEC, "the spec is missing; give one such as \"dense\"");
     *spec = (gwi_spec){.count = 0};
     for (int kind = 0; kind < GWI_KINDS; kind++)
         if (kind != GWI_EXCHANGE)

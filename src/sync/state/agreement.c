@@ -40,9 +40,10 @@ static gw_status agreement_check(const gwi_spec *spec, const gwi_stage *stage)
 {
     if (ever_equal(spec))
         return GW_OK;
-    return gw_fail(GW_ERR_SPEC,
-                   "'%s' does not fit '%s', whose workers' models never meet",
-                   stage->name, spec->stages[0]->name);
+    return gw_fail(
+        GW_ERR_SPEC,
+        "'%s' cannot be used with '%s', where the workers' models are never equal",
+        stage->name, spec->stages[0]->name);
 }
 
 /* A comparison costs one pass over the model and two short messages to each other
@@ -111,7 +112,7 @@ gw_status gwi_agreement_init(gw_sync *s)
         return GW_OK;
     s->words = gwi_calloc(p, WORD_LEN + sizeof(size_t));
     if (s->words == NULL)
-        return gw_fail(GW_ERR_NOMEM, "no memory to compare %zu workers", p);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory to compare %zu workers", p);
     /* What gw_allgather() will ask for. */
     return gwi_comm_scratch(s->comm, 2 * p * GWI_CHECK_LEN) != NULL ? GW_OK
                                                                     : GW_ERR_NOMEM;
@@ -151,16 +152,16 @@ static gw_status fail_differ(gw_sync *s, const uint8_t *words)
 
     list_others(words, (size_t)s->comm->workers, others, sizeof others);
     gw_fail(GW_ERR_DIFFER,
-            "after step %" PRIu64 " the models of the workers differ, which '%s' "
-            "keeps equal; not the same as the others':%s",
+            "the workers' models differ after step %" PRIu64
+            ", but '%s' should keep them "
+            "equal; workers with another model:%s",
             s->step, s->text, others);
     return gwi_comm_break(s->comm, GW_ERR_DIFFER);
 }
 
 static gw_status fail_short(gw_sync *s, int from, size_t len)
 {
-    gw_fail(GW_ERR_DATA, "worker %d sent %zu bytes where %d were due", from, len,
-            WORD_LEN);
+    gw_fail(GW_ERR_DATA, "worker %d sent %zu bytes, expected %d", from, len, WORD_LEN);
     return gwi_comm_break(s->comm, GW_ERR_DATA);
 }
 

@@ -91,11 +91,11 @@ gw_status gw_sync_save(const gw_sync *s, void *state, size_t cap)
     uint8_t *at = state;
 
     if (cap < len)
-        return gw_fail(GW_ERR_SPACE, "a state takes %zu bytes, not %zu", len, cap);
+        return gw_fail(GW_ERR_SPACE, "a state needs %zu bytes, but the buffer has %zu",
+                       len, cap);
     if (s->spoiled)
-        return gw_fail(GW_ERR_NUMBER,
-                       "a gradient with NaN or infinity has spoiled what "
-                       "was not sent yet; go on from an earlier state");
+        return gw_fail(GW_ERR_NUMBER, "a gradient with NaN or infinity has corrupted "
+                                      "the residual; resume from an earlier state");
     for (int i = 0; i < WORDS; i++, at += 8)
         gwi_write_u64le(at, words[i]);
     memcpy(at, s->asked, SPEC_LEN);
@@ -158,13 +158,14 @@ static gw_status check_state(const gw_sync *s, const uint8_t *state, size_t len,
     if (len < HEADER_LEN + 8 || gwi_read_u64le(state) != MAGIC)
         return gw_fail(GW_ERR_DATA, "state %zu is not the state of a sync", i);
     if (gwi_read_u64le(state + len - 8) != gwi_hash(GWI_HASH_START, state, len - 8))
-        return gw_fail(GW_ERR_DATA, "state %zu is damaged", i);
+        return gw_fail(GW_ERR_DATA, "state %zu is damaged: its checksum does not match",
+                       i);
     if (memcmp(state + 8 * WORDS, s->asked, SPEC_LEN) != 0)
-        return gw_fail(GW_ERR_DATA, "state %zu is of '%.255s', not of '%s'", i,
-                       (const char *)state + 8 * WORDS, s->asked);
+        return gw_fail(GW_ERR_DATA, "state %zu was saved with '%.255s', not with '%s'",
+                       i, (const char *)state + 8 * WORDS, s->asked);
     if (len != expected || gwi_read_u64le(state + 8) != s->layout->floats ||
         gwi_read_u64le(state + 16) != vector_set(s))
-        return gw_fail(GW_ERR_DATA, "state %zu is of another model", i);
+        return gw_fail(GW_ERR_DATA, "state %zu was saved for another model", i);
     return check_numbers(s, state, i);
 }
 
@@ -181,7 +182,8 @@ static gw_status check_states(const gw_sync *s, const void *const *states,
     for (size_t i = 0; i < count; i++) {
         GWI_TRY(check_state(s, states[i], lens[i], i));
         if (step_of(states[i]) != step_of(states[0]))
-            return gw_fail(GW_ERR_DATA, "state %zu is of another step than state 0", i);
+            return gw_fail(GW_ERR_DATA,
+                           "state %zu was saved after another step than state 0", i);
     }
     return GW_OK;
 }
@@ -287,12 +289,14 @@ gw_status gw_sync_load_one(gw_sync *s, const void *state, size_t len, size_t i,
                            size_t count)
 {
     if (i >= count)
-        return gw_fail(GW_ERR_ARG, "there is no state %zu of %zu", i, count);
+        return gw_fail(GW_ERR_ARG, "there is no state %zu; there are only %zu", i,
+                       count);
     if (!has_use_for(s, i, count))
         return GW_OK;
     GWI_TRY(check_state(s, state, len, i));
     if (i > 0 && count != (size_t)s->comm->workers && step_of(state) != s->step)
-        return gw_fail(GW_ERR_DATA, "state %zu is of another step than state 0", i);
+        return gw_fail(GW_ERR_DATA,
+                       "state %zu was saved after another step than state 0", i);
     take_over(s, state, i, count);
     return GW_OK;
 }
