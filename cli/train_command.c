@@ -100,8 +100,9 @@ static const gwc_flag flags[] = {
     {"nesterov", "off|on", "off", "make the momentum of sgd Nesterov's", GWC_CHOICE,
      AT(run.hyper.nesterov), 0, 0},
     {"weight-decay", "D", "0",
-     "add D times the weight to its gradient; adamw shrinks\n"
-     "the weight by lr times D instead, usually with 0.01",
+     "add D times the weight to its gradient; adamw\n"
+     "shrinks the weight by lr times D instead (0.01 is\n"
+     "usual)",
      GWC_REAL, AT(run.hyper.weight_decay), 0, 1e6},
     {"clip", "NORM", "0",
      "clip the synchronised gradient to this norm;\n"

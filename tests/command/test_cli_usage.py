@@ -203,6 +203,10 @@ def help_is_there():
         r = run(*args)
         check(r.returncode == 0 and b"Usage: gradwire" in r.stdout and r.stderr == b"",
               f"{args}: no help")
+    for name in ["train", "compare", "plan", "report", "list", "data", "bench", "convex", "weights",
+                 "simulate"]:
+        wide = [line for line in run(name, "--help").stdout.decode().splitlines() if len(line) > 80]
+        check(not wide, f"help of {name} is wider than 80 columns: {wide}")
     shown = run("train", "--help").stdout.decode()
     check("--workers N" in shown and "[4]" in shown and "Examples" in shown, "thin help")
     check(run("--version").stdout.startswith(b"gradwire "), "no version")

@@ -287,12 +287,12 @@ static void other_settings_are_refused(void **state)
     refuse(&c, GW_ERR_ARG, "momentum=0.9", "momentum=0.8");
     c.hyper.momentum = 0.9;
     change_settings(name_of(8), spoil_momentum);
-    refuse(&c, GW_ERR_DATA, name_of(8), "no momentum but 7");
+    refuse(&c, GW_ERR_DATA, name_of(8), "invalid momentum 7");
     c.resume = 0;
     c.force = 1;
     stop_at(&c, 80);
     change_settings(name_of(8), spoil_sync);
-    refuse(&c, GW_ERR_DATA, name_of(8), "no spec but 'topj");
+    refuse(&c, GW_ERR_DATA, name_of(8), "invalid spec 'topj");
 }
 
 /* The factor of updates is that of the workers who began. */

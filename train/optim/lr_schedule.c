@@ -16,7 +16,8 @@ static gw_status parse_nothing(gwt_schedule *s, char *rest)
 {
     if (rest[0] == '\0')
         return GW_OK;
-    return gw_fail(GW_ERR_ARG, "learning-rate schedule: %s takes no '%s'",
+    return gw_fail(GW_ERR_ARG,
+                   "learning-rate schedule: %s takes no options, but '%s' was given",
                    s->type->name, rest);
 }
 
@@ -34,22 +35,21 @@ static gw_status parse_milestones(gwt_schedule *s, char *list)
     for (word = strtok_r(list, "/", &save); word; word = strtok_r(NULL, "/", &save)) {
         if (s->milestones == GWT_MILESTONES_MAX)
             return gw_fail(GW_ERR_ARG,
-                           "learning-rate schedule: more than %d milestones",
+                           "learning-rate schedule: step has more than %d milestones",
                            GWT_MILESTONES_MAX);
         double *at = &s->milestone[s->milestones++];
         GWT_TRY(
             gwt_parse_real("learning-rate schedule: milestone", word, 0.0, 1e9, at));
         if (*at <= last)
-            return gw_fail(
-                GW_ERR_ARG,
-                "learning-rate schedule: milestone %s does not come after the "
-                "one before",
-                word);
+            return gw_fail(GW_ERR_ARG,
+                           "learning-rate schedule: milestone %s is not later than the "
+                           "previous one",
+                           word);
         last = *at;
     }
     if (s->milestones == 0)
         return gw_fail(GW_ERR_ARG,
-                       "learning-rate schedule: step needs epochs, as in step:30/60");
+                       "learning-rate schedule: step needs epochs, such as step:30/60");
     return GW_OK;
 }
 
@@ -61,9 +61,10 @@ static gw_status parse_step(gwt_schedule *s, char *rest)
     if (option != NULL) {
         *option++ = '\0';
         if (strncmp(option, "factor=", 7) != 0)
-            return gw_fail(GW_ERR_ARG,
-                           "learning-rate schedule: step knows factor=, not '%s'",
-                           option);
+            return gw_fail(
+                GW_ERR_ARG,
+                "learning-rate schedule: unknown option '%s' of step; expected factor=",
+                option);
         GWT_TRY(gwt_parse_real("learning-rate schedule: factor", option + 7, 0.0, 1.0,
                                &s->factor));
     }
@@ -104,22 +105,22 @@ static double power_factor(const gwt_schedule *s, double t, double w)
 
 static const gwt_schedule_type table[] = {
     {.name = "constant",
-     .summary = "the rate that was given, throughout",
+     .summary = "keeps the rate constant",
      .parse = parse_nothing,
      .factor = constant_factor},
     {.name = "step",
      .usage = "step:30/60,factor=0.1",
-     .summary = "times the factor from each of these epochs on",
+     .summary = "multiplies the rate by the factor from each of these epochs on",
      .parse = parse_step,
      .factor = step_factor},
     {.name = "cosine",
-     .summary = "half a wave, down to 0 at the end of the run",
+     .summary = "lowers the rate to 0 along half a cosine wave",
      .parse = parse_nothing,
      .factor = cosine_factor,
      .needs_end = 1},
     {.name = "power",
      .usage = "power:0.5",
-     .summary = "times t^-0.5 in step t = 1, 2, ...",
+     .summary = "multiplies the rate by t^-0.5 in step t = 1, 2, ...",
      .parse = parse_power,
      .factor = power_factor},
 };
@@ -139,8 +140,7 @@ static gw_status parse_warmup(gwt_schedule *s, const char *text)
     }
     if (strcmp(unit, "epochs") != 0 && strcmp(unit, "epoch") != 0)
         return gw_fail(GW_ERR_ARG,
-                       "warm-up: '%s' is neither steps (500) nor epochs "
-                       "(2epochs)",
+                       "warm-up: expected steps (500) or epochs (2epochs), not '%s'",
                        text);
     snprintf(number, sizeof number, "%.*s", (int)(unit - text), text);
     return gwt_parse_real("warm-up", number, 0.0, 1e6, &s->warmup);
@@ -168,7 +168,8 @@ gw_status gwt_schedule_parse(gwt_schedule *out, const char *text, const char *wa
 
     memset(out, 0, sizeof *out);
     if (strlen(text) >= sizeof copy)
-        return gw_fail(GW_ERR_ARG, "learning-rate schedule: longer than %d characters",
+        return gw_fail(GW_ERR_ARG,
+                       "learning-rate schedule: the text is longer than %d characters",
                        TEXT_CAP - 1);
     GWT_TRY(find_type(text, &out->type));
     const char *rest = strchr(text, ':');

@@ -45,7 +45,7 @@ gw_status gwt_advise(gwt_job *job)
     size_t len = strlen(job->warnings);
 
     if (strlen(c->sync) >= sizeof job->used.sync)
-        return gw_fail(GW_ERR_SPEC, "'%.40s...' is longer than any spec", c->sync);
+        return gw_fail(GW_ERR_SPEC, "the spec '%.40s...' is too long", c->sync);
     GWT_TRY(gw_spec_advise(c->sync, &optimizer, &advice));
     if (advice.warning[0] != '\0')
         snprintf(job->warnings + len, sizeof job->warnings - len, "%s: %s\n", c->sync,
@@ -59,8 +59,8 @@ gw_status gwt_advise(gwt_job *job)
     if (advice.takes_momentum)
         job->used.momentum = 0.0;
     snprintf(job->notes, sizeof job->notes,
-             "%s runs as %s: %s; --advice off takes it as it is", c->sync, advice.spec,
-             advice.reason);
+             "%s runs as %s: %s; use --advice off to run it unchanged", c->sync,
+             advice.spec, advice.reason);
     return GW_OK;
 }
 
@@ -68,14 +68,12 @@ gw_status gwt_advise_as_before(gwt_job *job, const char *name, const char *sync,
                                double momentum)
 {
     if (strlen(sync) >= sizeof job->used.sync || gw_spec_check(sync, NULL, 0) != GW_OK)
-        return gw_fail(GW_ERR_DATA, "%s was written with no spec but '%.40s'", name,
-                       sync);
+        return gw_fail(GW_ERR_DATA, "%s has an invalid spec '%.40s'", name, sync);
     if (!(momentum == job->config.hyper.momentum || momentum == 0.0))
-        return gw_fail(GW_ERR_DATA, "%s was written with no momentum but %g", name,
-                       momentum);
+        return gw_fail(GW_ERR_DATA, "%s has an invalid momentum %g", name, momentum);
     snprintf(job->used.sync, sizeof job->used.sync, "%s", sync);
     job->used.momentum = momentum;
-    snprintf(job->notes, sizeof job->notes, "%s goes on as %s, as before",
-             job->config.sync, sync);
+    snprintf(job->notes, sizeof job->notes,
+             "%s continues as %s, as before the checkpoint", job->config.sync, sync);
     return GW_OK;
 }

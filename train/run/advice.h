@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * advice.h - which spec a run is synchronised by, if it is not the one that was asked
- * for: see gw_spec_advise(). */
+ * advice.h - the spec that a run uses, which may differ from --sync; see
+ * gw_spec_advise(). */
 #ifndef GWT_ADVICE_H
 #define GWT_ADVICE_H
 

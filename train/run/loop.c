@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loop.c - the life of one worker: the training loop and its clock.
+ * loop.c - one worker: the training loop and its clock.
  *
  *     batch -> forward, backward -> gw_sync_gradient -> optimizer -> gw_sync_model
  *
@@ -22,8 +22,8 @@
 #include <pthread.h>
 #include <signal.h>
 
-/* Evaluation is no smaller than this, or small training batches would make it
- * slow. */
+/* The smallest batch for evaluation. With small training batches it would be slow
+ * otherwise. */
 enum { EVAL_BATCH = 128 };
 
 typedef gwt_life worker;
@@ -31,8 +31,8 @@ typedef gwt_mean mean;
 
 /* ---- setting up ------------------------------------------------------------ */
 
-/* Ctrl-C and its kin concern the process that was started: worker processes ignore
- * them, worker threads leave them to the main thread. */
+/* The process that was started handles Ctrl-C and SIGTERM. Worker processes ignore
+ * them, and worker threads leave them to the main thread. */
 static void leave_signals(const gwt_config *config)
 {
     sigset_t set;
@@ -141,8 +141,8 @@ static gw_status set_up(worker *w)
     GWT_TRY(make_model(w));
     GWT_TRY(make_sync(w));
     GWT_TRY(make_buffers(w));
-    /* The first products make the engine generate its code; that is no part of a
-     * step's time. */
+    /* The first products make the engine generate its code, which must not count as
+     * time of a step. */
     GWT_TRY(gwt_model_warm(w->model, (size_t)w->job->config.batch));
     GWT_TRY(begin(w));
     GWT_TRY(gw_barrier(w->comm));
@@ -231,8 +231,8 @@ GWT_VECTOR static void add_scaled(float *restrict g, const float *restrict x, si
         g[i] += factor * x[i];
 }
 
-/* What an optimizer does before its momentum is done before the momentum of the sync:
- * see gwt_momentum_moved(). */
+/* Does what an optimizer does before its momentum, if the sync has the momentum; see
+ * gwt_momentum_moved(). */
 static void lead_gradient(worker *w)
 {
     double decay = w->job->config.hyper.weight_decay;
@@ -356,7 +356,8 @@ static gw_status train(worker *w)
 {
     const gwt_job *job = w->job;
 
-    /* The average of models is not in a checkpoint, only what it is worth. */
+    /* A checkpoint has the results of the average of the models, but not the average
+     * itself. */
     if (w->average != NULL && w->so_far.steps > 0 && w->evaluated_at == w->so_far.steps)
         GWT_TRY(gwt_life_evaluate(w));
     for (uint64_t t = w->so_far.steps; t < job->total_steps; t++) {
@@ -377,22 +378,23 @@ static gw_status train(worker *w)
             GWT_TRY(save(w));
     }
     GWT_TRY(gwt_trace_end(w->trace, w->comm));
-    /* What started the ranks may not wait for the evaluation: mpirun kills a second
-     * after it asked. */
+    /* The launcher may not wait for the evaluation: mpirun kills the ranks one second
+     * after its request to stop. */
     if (w->so_far.stopped && job->config.comm != NULL && w->average == NULL)
         GWT_TRY(gwt_life_sum_up(w));
-    /* Before the last word: a run that goes on from here has not said it. */
+    /* Save before the last record, since a run that resumes from here has not written
+     * it. */
     if (job->checkpoint_every != 0 && w->saved_at != w->so_far.steps)
         GWT_TRY(save(w));
-    /* The last word, unless it has been said. */
+    /* Write the last record, unless it has been written. */
     if (w->evaluated_at != w->so_far.steps || w->so_far.steps == 0)
         return gwt_life_record(w, 1);
     return GW_OK;
 }
 
-/* Lets the method end its way. Where workers differed until now, what the run has
- * led to is evaluated once more: what they were worth by themselves, and how far
- * apart they were, stays as it was before. */
+/* Lets the method finish. If the workers' models differed until now, the final model is
+ * evaluated once more; the workers' own results and the drift stay those from
+ * before. */
 static gw_status finish(worker *w)
 {
     gwt_verdict before = w->verdict;
