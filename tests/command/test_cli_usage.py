@@ -14,7 +14,7 @@ import tempfile
 import time
 
 GRADWIRE = os.path.abspath(os.environ["GRADWIRE"])
-DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs")
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs")
 SMALL = ["--data", "synthetic:train=400,test=50,dim=20,classes=4", "--batch", "8",
          "--model", "softmax", "--workers", "2"]
 KEYS = """model data sync sync_asked workers params steps epochs seed link transport isa wall_s
