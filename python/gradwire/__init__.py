@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gradwire: data-parallel SGD that is cheap on slow links.
+"""gradwire: data-parallel SGD for slow links.
 
-PyTorch, one line after DistributedDataParallel:
+With PyTorch, add one line after DistributedDataParallel:
 
     handle = gradwire.attach(ddp_model, "gtopk:0.01", optimizer)
 
-Numpy, or anything else that has its numbers in memory:
+With numpy, or anything else that keeps its numbers in memory:
 
     sync = gradwire.Sync([("weight", (10, 784)), ("bias", 10)], "gtopk:0.01", comm)
     sync.gradient(g)
 
-Only numpy is needed; torch is imported by attach() and not before.
+The package needs only numpy. attach() imports torch.
 """
 from __future__ import annotations
 
@@ -39,20 +39,18 @@ __all__ = [
 
 
 def attach(model: Any, spec: str, optimizer: Any = None, **options: Any) -> Handle:
-    """Makes DistributedDataParallel exchange gradients, or models, by gradwire.
+    """Makes DistributedDataParallel exchange gradients or models with gradwire.
 
-    See gradwire.torch_hook.attach for every option.
-    """
+    See gradwire.torch_hook.attach for every option."""
     from .torch_hook import attach as attach_to_torch
     return attach_to_torch(model, spec, optimizer, **options)
 
 
 def advise(spec: str, optimizer: Any, workers: int) -> Advice:
-    """The spec that does what `spec` asks for without costing accuracy with this
-    optimizer, and what else is known of the two. attach() takes this advice.
+    """Returns the spec that does what `spec` asks for without a loss of accuracy with
+    this optimizer, and what else is known about the two. attach() follows this advice.
 
-    optimizer  a torch.optim.Optimizer, or an OptimizerKind, for which torch is not needed
-    """
+    optimizer  a torch.optim.Optimizer, or an OptimizerKind, which does not need torch"""
     if not isinstance(optimizer, OptimizerKind):
         from .optimizer import kind_of
         optimizer = kind_of(optimizer)

@@ -184,7 +184,7 @@ lib.gw_fail.restype, lib.gw_fail.argtypes = c_int, [c_int, c_char_p]
 
 
 def set_message(status: int, text: str) -> None:
-    """Makes text this thread's last message."""
+    """Makes text the last message of this thread."""
     line = " ".join(text.split())
     lib.gw_fail(status, line.replace("%", "%%").replace("\0", "?").encode(errors="replace"))
 
@@ -197,7 +197,8 @@ _CLASSES = {
 
 
 def check(status: int) -> int:
-    """Returns a status that is no failure, raises what this thread's last one was."""
+    """Returns status if it is not a failure. Otherwise raises the exception for it, with
+    the last message of this thread."""
     if status >= 0:
         return status
     message = lib.gw_error_message().decode(errors="replace")
@@ -207,17 +208,17 @@ def check(status: int) -> int:
 
 
 def version() -> str:
-    """The version of the library."""
+    """Returns the version of the library."""
     return lib.gw_version().decode()
 
 
 def isa() -> str:
-    """The vector instructions in use: "avx512", "avx2", "neon" or "c"."""
+    """Returns the vector instructions in use: "avx512", "avx2", "neon" or "c"."""
     return lib.gw_isa().decode()
 
 
 def recipes() -> List[Tuple[str, str]]:
-    """Name and summary of every recipe a spec can begin with."""
+    """Returns name and summary of every recipe that a spec can begin with."""
     found: List[Tuple[str, str]] = []
     while lib.gw_recipe_name(len(found)) is not None:
         i = len(found)
@@ -226,5 +227,5 @@ def recipes() -> List[Tuple[str, str]]:
 
 
 def examples() -> List[str]:
-    """The shortest spec that uses each recipe, in the order of recipes()."""
+    """Returns the shortest spec for each recipe, in the order of recipes()."""
     return [lib.gw_recipe_example(i).decode() for i in range(len(recipes()))]

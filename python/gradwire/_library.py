@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds and loads libgradwire.so.
 
-In this order: the file that GRADWIRE_LIBRARY names; the one bundled by `pip
-install`; that of the build directory GRADWIRE_BUILD; that of `make` in the source
-tree this file lies in. What is named but missing is an error, never skipped.
+It looks for these files, in this order: the one that GRADWIRE_LIBRARY names; the one
+that `pip install` put into the package; the one in the build directory GRADWIRE_BUILD;
+the one that `make` built in the source tree of this file. If a variable names a file
+that is missing, that is an error.
 """
 from __future__ import annotations
 

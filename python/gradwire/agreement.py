@@ -67,8 +67,8 @@ class Agreement:
         most = max(int(n) for n in lengths)
         for rank, n in enumerate(lengths):
             if not 0 <= int(n) <= _MOST:
-                raise DataError(f"worker {rank} announces {int(n)} bytes where at most "
-                                f"{_MOST} are due")
+                raise DataError(f"worker {rank} announces {int(n)} bytes, expected at most "
+                                f"{_MOST}")
         padded = torch.zeros(max(most, 1), dtype=torch.uint8)
         padded[:len(mine)] = torch.tensor(list(mine), dtype=torch.uint8)
         return [bytes(data[:int(n)].tolist())
@@ -80,6 +80,6 @@ class Agreement:
         try:
             dist.all_gather(everybody, mine, group=self.group)
         except RuntimeError as error:
-            raise PeerError("a worker is gone, or does not attach: the process group "
-                            f"says: {clean(str(error).splitlines()[0])}") from None
+            raise PeerError("a worker is gone or did not call attach(); the process group "
+                            f"reports: {clean(str(error).splitlines()[0])}") from None
         return [tensor.cpu() for tensor in everybody]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comm: one worker's connection to the others. A comm and what is made on it belong
-to one thread at a time."""
+"""Comm: one worker's connection to the others. Only one thread at a time may use a comm
+and what is made on it.
+"""
 from __future__ import annotations
 
 import atexit
@@ -34,8 +35,9 @@ def _close_all() -> None:
 
 
 def _forget_all() -> None:
-    """In a forked child, which has its parent's memory and none of its threads. The
-    connections are the parent's: the child must not speak on them, nor say goodbye."""
+    """Runs in a forked child, which has its parent's memory but none of its threads. The
+    connections belong to the parent, so the child must not send anything on them, not even
+    a goodbye."""
     for comm in list(_open):
         comm._forget()
     _open.clear()
@@ -51,7 +53,8 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 class Comm:
-    """Made by LocalGroup.join(), connect() or rendezvous(); a context manager."""
+    """A worker's connection to the others. LocalGroup.join(), connect() and rendezvous()
+    make one. It is a context manager."""
 
     def __init__(self, pointer: int, keep: Any = None):
         self._pointer: Optional[int] = pointer
@@ -66,8 +69,8 @@ class Comm:
     def from_sockets(cls, sockets: Sequence[Optional[socket.socket]], rank: int, *,
                      hosts: Optional[Sequence[str]] = None,
                      timeout: float = 60.0) -> Comm:
-        """A comm over connected stream sockets, sockets[r] leading to worker r. They
-        belong to the comm afterwards."""
+        """Makes a comm over connected stream sockets; sockets[r] is connected to worker r.
+        The comm owns them afterwards."""
         workers = len(sockets)
         fds = (ctypes.c_int * workers)(*(s.fileno() if s else -1 for s in sockets))
         names = None
@@ -84,7 +87,7 @@ class Comm:
 
     @property
     def pointer(self) -> int:
-        """The gw_comm; ValueError once closed."""
+        """The gw_comm. Raises ValueError if the comm is closed."""
         if self._pointer is None:
             raise ValueError(self._why_closed)
         return self._pointer
@@ -102,32 +105,34 @@ class Comm:
         return lib.gw_comm_transport(self.pointer).decode()
 
     def link(self, link: str) -> None:
-        """Behaves from now on as if each worker were a host on a network such as
-        "1gbit,50us". All workers call it before anything is sent."""
+        """Emulates a network such as "1gbit,50us", as if each worker were a host of its
+        own. All workers call it before anything is sent."""
         check(lib.gw_comm_link(self.pointer, link.encode()))
 
     def traffic(self) -> Dict[str, float]:
-        """Bytes and messages so far, and seconds spent waiting for them."""
+        """Returns the bytes and messages so far, and the seconds spent waiting for them."""
         t = lib.gw_comm_traffic(self.pointer)
         return {name: getattr(t, name) for name, _ in t._fields_}
 
     # ---- calls that wait for others --------------------------------------------
 
     def run(self, work: Callable[[], T]) -> T:
-        """Runs work, which may wait for other workers in the library, so that Ctrl-C ends
-        it: KeyboardInterrupt is raised, the others are told, and the comm is broken."""
+        """Runs work, which may wait for other workers in the library, so that Ctrl-C can
+        interrupt it. Then KeyboardInterrupt is raised, the others are told, and the comm is
+        broken."""
         if threading.current_thread() is threading.main_thread() and self.workers > 1:
             return self.wait_for(self.begin(Job(work)))
         with self._lock:
             return work()
 
     def begin(self, job: Job) -> Job:
-        """Has the comm's own thread do it, after what it has to do already."""
+        """Gives work to the comm's own thread, which does it after what it already has to
+        do."""
         assert self.pointer  # or ValueError
         return self._worker.run(job)
 
     def wait_for(self, job: Job) -> Any:
-        """What the job returns or raises."""
+        """Waits for a job. Returns what it returns, or raises what it raises."""
         try:
             job.wait()
         except BaseException:
@@ -138,18 +143,19 @@ class Comm:
         return job.result
 
     def stop(self, job: Job) -> None:
-        """Ends a job that waits for others, and tells them."""
+        """Ends a job that waits for other workers, and tells them."""
         lib.gw_comm_interrupt(self.pointer)
         job.wait_out()
         self.fail(f"worker {self.rank} was interrupted")
 
     def interrupt(self) -> None:
-        """Makes the thread that waits for others fail, soon; from any thread."""
+        """Makes the thread that waits for other workers fail soon. Any thread may call
+        it."""
         lib.gw_comm_interrupt(self.pointer)
 
     def fail(self, reason: str) -> None:
-        """Breaks the comm, if it is not broken, and tells the others why; while nobody
-        else uses it."""
+        """Breaks the comm, unless it is already broken, and tells the others why. Nobody
+        else may use the comm at the same time."""
         set_message(ERR_STOPPED, reason)
         lib.gw_comm_fail(self.pointer, ERR_STOPPED)
 
@@ -157,15 +163,15 @@ class Comm:
         self.run(lambda: check(lib.gw_barrier(self.pointer)))
 
     def allgather(self, mine: bytes, *, limit: int = _GATHER_MAX) -> List[bytes]:
-        """Everybody's bytes, in the order of ranks. Nobody's may be longer than `limit`,
-        which is the same on all workers: DataError, on all of them."""
+        """Returns the bytes of all workers, in the order of ranks. `limit` is the same on
+        all workers. If any worker's data is longer, all of them raise DataError."""
         lens = self._allgather(len(mine).to_bytes(8, "little"), 8)
         cap = 1
         for rank, data in enumerate(lens):
             length = int.from_bytes(data, "little")
             if len(data) != 8 or length > limit:
-                raise DataError(f"worker {rank} announces {length} bytes where at most "
-                                f"{limit} are due")
+                raise DataError(f"worker {rank} announces {length} bytes, expected at most "
+                                f"{limit}")
             cap = max(cap, length)
         return self._allgather(mine, cap)
 
@@ -180,7 +186,7 @@ class Comm:
     # ---- the end ---------------------------------------------------------------
 
     def close(self) -> None:
-        """Ends the connection, and what was made on it; the others are told. A thread
+        """Closes the connection and what was made on it, and tells the others. A thread
         that still waits for them is woken first, and fails."""
         if self._pointer is None:
             return
@@ -230,7 +236,7 @@ class LocalGroup:
         _groups.add(self)
 
     def join(self, rank: int) -> Comm:
-        """The comm of one rank; it keeps the group alive."""
+        """Returns the comm of one rank, which keeps the group alive."""
         if self._pointer is None:
             raise ValueError("this group belongs to the process that made it")
         pointer = ctypes.c_void_p()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connects the workers by TCP, each with each.
+"""Connects the workers by TCP, each to each.
 
-connect() needs some way by which the workers can tell each other their addresses
-(a process group's all-gather, MPI's); rendezvous() is for those who have none: all
-meet at one address. Every connection begins with a proof of both sides that they know
-the job's secret (handshake.py); strangers are turned away and hold up nobody.
+connect() needs a way to tell all workers the addresses of all others, such as an
+all-gather of a process group or of MPI. rendezvous() needs none: all workers meet at one
+address. On every connection, both sides first prove that they know the job's secret
+(handshake.py). Strangers are turned away and delay nobody.
 """
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _SHORTEST = 8
 
 def connect(rank: int, workers: int, exchange: Exchange, *, timeout: float = 60.0,
             address: Optional[str] = None) -> Comm:
-    """Connects all workers; `exchange(data)` must return everybody's bytes, some 100 and
-    at most 4,426, in the order of ranks. The job's secret is among them: whoever can
-    read them can join. `address` is the name or number by which others reach this host;
-    by default it is guessed, and several guesses are tried."""
+    """Connects all workers. `exchange(data)` must return the bytes of all workers in the
+    order of ranks: some 100 bytes each, at most 4,426. They contain the job's secret, so
+    whoever can read them can join. `address` is the name or number by which other hosts
+    reach this one. By default gradwire guesses, and tries several addresses."""
     secret = secrets.token_bytes(32) if rank == 0 else b""
     return _connect(rank, workers, exchange, address, secret, b"", None, timeout)
 
@@ -42,13 +42,13 @@ def connect(rank: int, workers: int, exchange: Exchange, *, timeout: float = 60.
 def _connect(rank: int, workers: int, exchange: Exchange, address: Optional[str],
              to_tell: bytes, secret: bytes, deadline: Optional[float],
              timeout: float) -> Comm:
-    """The secret is known, or worker 0 tells it."""
+    """Connects all workers. Either the secret is known, or worker 0 tells it."""
     with listen(workers) as listener:
         mine = Member(rank, workers, socket.gethostname(), to_tell,
                       addresses_of(listener, address))
         said = exchange(mine.pack())
         if len(said) != workers:
-            raise ValueError(f"exchange() has returned {len(said)} records of {workers}")
+            raise ValueError(f"exchange() returned {len(said)} records, expected {workers}")
         everybody = [members.unpack(data, r, workers) for r, data in enumerate(said)]
         deadline = time.monotonic() + timeout if deadline is None else deadline
         sockets = Mesh(listener, rank, everybody, secret or everybody[0].secret,
@@ -63,13 +63,13 @@ def _connect(rank: int, workers: int, exchange: Exchange, address: Optional[str]
 def rendezvous(rank: int, workers: int, where: str, *, timeout: float = 60.0,
                address: Optional[str] = None,
                secret: Union[str, bytes, None] = None) -> Comm:
-    """Connects workers that know nothing but where worker 0 is, "host:port", and the
-    job's secret: any text that is hard to guess, the same for all, here or in the
-    environment as GRADWIRE_SECRET. Without one worker 0 draws it and shows it on the
-    standard error, for the others. All of it takes `timeout` seconds at most."""
+    """Connects workers that know only where worker 0 is, "host:port", and the job's secret.
+    The secret is any text that is hard to guess, the same for all workers, given here or in
+    the environment variable GRADWIRE_SECRET. Without one, worker 0 makes one and prints it
+    on standard error, for the other workers. It takes at most `timeout` seconds."""
     place = _place(where)
     if not 0 <= rank < workers:
-        raise ValueError(f"rank {rank} is not one of {workers} workers")
+        raise ValueError(f"invalid rank {rank}: there are {workers} workers")
     deadline = time.monotonic() + timeout
     key = _secret(rank, workers, secret)
     gather = _host(workers, place, key, deadline) if rank == 0 else (
@@ -80,7 +80,7 @@ def rendezvous(rank: int, workers: int, where: str, *, timeout: float = 60.0,
 def _place(where: str) -> Address:
     host, _, port = where.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"'{where}' is not host:port")
+        raise ValueError(f"invalid address '{where}'; expected host:port")
     return host, int(port)
 
 
@@ -104,10 +104,11 @@ def _secret(rank: int, workers: int, given: Union[str, bytes, None]) -> bytes:
         given = _draw(workers)
     if given is None:
         raise ValueError("rendezvous() needs the job's secret: give all workers the same "
-                         f"by `secret=` or {_SECRET}, or the others what worker 0 shows")
+                         f"one with `secret=` or {_SECRET}, or give the others the one "
+                         "that worker 0 prints")
     key = given if isinstance(given, bytes) else given.encode()
     if len(key) < _SHORTEST:
-        raise ValueError(f"a secret of {len(key)} bytes is easy to guess: give at least "
+        raise ValueError(f"a secret of {len(key)} bytes is easy to guess; use at least "
                          f"{_SHORTEST}")
     return key
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 
 class GradwireError(RuntimeError):
-    """The library reported a failure; `status` is its number in gradwire.h."""
+    """The library reported a failure. `status` is its number in gradwire.h."""
 
     status: int = 0
 
@@ -15,15 +15,15 @@ class GradwireError(RuntimeError):
 
 
 class SpecError(GradwireError, ValueError):
-    """The spec is not one gradwire knows; the message names the wrong word."""
+    """The spec is invalid. The message names the wrong word and what is expected."""
 
 
 class ArgumentError(GradwireError, ValueError):
-    """An argument does not fit."""
+    """An argument is invalid."""
 
 
 class PeerError(GradwireError):
-    """Another worker is gone, or does not answer; the message has its rank."""
+    """Another worker is gone or does not answer. The message names its rank."""
 
 
 class MismatchError(GradwireError):
@@ -31,12 +31,14 @@ class MismatchError(GradwireError):
 
 
 class DifferError(GradwireError):
-    """Models that should be equal are not; the message has the step and the workers."""
+    """The workers' models differ but should be equal. The message names the step and the
+    workers."""
 
 
 class NonFiniteError(GradwireError):
-    """A gradient or a model holds NaN or infinity; the message has worker, step and tensor."""
+    """A gradient or a model holds NaN or infinity. The message names the worker, the step
+    and the tensor."""
 
 
 class DataError(GradwireError, ValueError):
-    """A message or a saved state is damaged, or of something else."""
+    """A message or a saved state is damaged or does not match."""

@@ -105,7 +105,8 @@ class Exchange:
         name = self._names.get(id(parameter))
         if name is None:
             raise RuntimeError("DDP exchanges a parameter that the model did not have "
-                               "at attach(): detach() and attach() again")
+                               "when attach() was called; call detach() and attach() "
+                               "again")
         return name
 
     @staticmethod
@@ -234,8 +235,8 @@ class Exchange:
             return
         missing = len(self._parameters) - sum(map(len, shape))
         if missing:
-            raise RuntimeError(f"{missing} parameters of the model are in no bucket of "
-                               "DDP's")
+            raise RuntimeError(f"{missing} parameters of the model are not in any bucket "
+                               "of DDP")
         order = order_for(shape)
         follows = self.sync.overlaps and not self._pinned
         if follows and order != [part.name for part in self.sync.parts]:
@@ -265,9 +266,9 @@ class Exchange:
         """Warns once of clipping where gradients have become velocities."""
         if self._looks and not self._skip and self._moved is not None and self._moved.changed():
             self._looks = False
-            warnings.warn("gradients were changed between backward() and step(), where they "
-                          "are velocities already: to clip gradients, see \"Clipping\" in "
-                          "docs/pytorch.md", stacklevel=3)
+            warnings.warn("gradients were changed between backward() and step(), when "
+                          "they are already velocities; to clip gradients, see "
+                          "\"Clipping\" in docs/pytorch.md", stacklevel=3)
 
     def skip_step(self) -> bool:
         """Whether the optimizer must leave out the step that it is about to make."""

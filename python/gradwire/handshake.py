@@ -90,10 +90,10 @@ class Session(NamedTuple):
         head = yield _WORD.size
         kind, length = _WORD.unpack(head)
         if length > most.get(kind, -1):
-            raise Stranger(f"a word of kind {kind} with {length} bytes")
+            raise Stranger(f"a message of kind {kind} with {length} bytes")
         body = (yield length) if length else b""
         if not hmac.compare_digest((yield _CHECK), self._check(not self.calls, head + body)):
-            raise Stranger("a word with a wrong check")
+            raise Stranger("a message with a wrong checksum")
         return kind, body
 
 
@@ -122,14 +122,14 @@ def call(secret: bytes, purpose: bytes, rank: int, peer: int,
     yield _HELLO.pack(purpose, rank, peer, mine)
     word, theirs, proof = _ANSWER.unpack((yield _ANSWER.size))
     if word != purpose:
-        raise Stranger("somebody else answers")
+        raise Stranger("the other side is not the expected worker")
     proofs = _Proofs(secret, purpose, rank, peer, (mine, theirs))
     if not hmac.compare_digest(proof, proofs.of(b"callee")):
-        raise WrongSecret("who answers has another secret")
+        raise WrongSecret("the callee has another secret")
     chosen()
     yield proofs.of(b"caller")
     if not hmac.compare_digest((yield _CHECK), proofs.of(b"settle")):
-        raise Stranger("somebody else answers")
+        raise Stranger("the other side is not the expected worker")
     return Session(proofs.of(b"session"), True, peer)
 
 
@@ -137,7 +137,7 @@ def answer(secret: bytes, purpose: bytes, rank: int, callers: Container[int]) ->
     """The callee's side, which takes calls of some ranks only."""
     word = yield len(purpose)  # junk is turned away by its first bytes
     if word != purpose:
-        raise Stranger("somebody else calls")
+        raise Stranger("the caller is not a worker of this job")
     _, caller, callee, theirs = _HELLO.unpack(word + (yield _HELLO.size - len(word)))
     if callee != rank or caller not in callers:
         raise Stranger(f"worker {caller} calls worker {callee}")
@@ -147,7 +147,7 @@ def answer(secret: bytes, purpose: bytes, rank: int, callers: Container[int]) ->
     try:
         proof = yield _CHECK
     except EOFError:
-        raise WrongSecret("a caller did not like the proof") from None
+        raise WrongSecret("the caller rejected the proof") from None
     if not hmac.compare_digest(proof, proofs.of(b"caller")):
         raise WrongSecret("a caller has another secret")
     yield proofs.of(b"settle")

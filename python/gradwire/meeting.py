@@ -56,16 +56,16 @@ class Host:
         line.limit = self._lines.never
         line.failed = functools.partial(self._lose, session.peer)
         yield 1  # never comes: it listens until it is told
-        raise Stranger("a guest says more than its record")
+        raise Stranger("a worker sent more than its record")
 
     def _take(self, rank: int, record: bytes) -> None:
         if rank in self._records:
-            raise GradwireError(f"two workers say that they are number {rank}")
+            raise GradwireError(f"two workers have rank {rank}")
         members.unpack(record, rank, self._workers)
         self._records[rank] = record
 
     def _lose(self, rank: int, line: Line, error: Exception) -> None:
-        raise PeerError(f"worker {rank} has left before all had come")
+        raise PeerError(f"worker {rank} left before all workers had joined")
 
     def _late(self) -> str:
         missing = min(r for r in range(self._workers) if r not in self._records)
@@ -80,7 +80,8 @@ class Host:
         while any(not line.flushed and self._lines.has(line) for line, _ in self._present):
             self._lines.turn()
             if time.monotonic() > self._lines.deadline:
-                raise PeerError("not all workers listen to who the others are")
+                raise PeerError("some workers did not read the list of all workers in "
+                                "time")
 
     def _tell(self, error: BaseException) -> None:
         text = str(error) if isinstance(error, GradwireError) else (
@@ -122,8 +123,8 @@ class Guest:
             session = yield from handshake.call(self._secret, MEET, self._rank, 0,
                                                 functools.partial(self._call.choose, line))
         except WrongSecret:
-            raise MismatchError(f"worker 0 at {self._place} has another secret than "
-                                f"worker {self._rank}: give all workers the same, by "
+            raise MismatchError(f"worker 0 at {self._place} has another secret than worker "
+                                f"{self._rank}; give all workers the same one with "
                                 "`secret=` or GRADWIRE_SECRET") from None
         self._call.taken(line)
         self._there = True
@@ -140,7 +141,7 @@ class Guest:
         return f"{self._where[0]}:{self._where[1]}"
 
     def _lose(self, line: Line, error: Exception) -> None:
-        raise PeerError(f"worker 0 at {self._place} is gone before all had come")
+        raise PeerError(f"worker 0 at {self._place} left before all workers had joined")
 
     def _late(self) -> str:
         if self._there:

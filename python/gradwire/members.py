@@ -74,9 +74,9 @@ def unpack(data: bytes, rank: int, workers: int) -> Member:
     try:
         member = _unpack(data)
     except DataError as error:
-        raise DataError(f"worker {rank} has sent no record of itself: {error}") from None
+        raise DataError(f"worker {rank} sent an invalid record: {error}") from None
     if member.rank != rank:
-        raise DataError(f"worker {rank} says that it is number {member.rank}")
+        raise DataError(f"worker {rank} says that its rank is {member.rank}")
     if member.workers != workers:
         raise DataError(f"worker {rank} was started as one of {member.workers} workers, "
                         f"others as one of {workers}")
@@ -85,15 +85,15 @@ def unpack(data: bytes, rank: int, workers: int) -> Member:
 
 def _unpack(data: bytes) -> Member:
     if not isinstance(data, (bytes, bytearray)) or len(data) > RECORD_MAX:
-        raise DataError(f"it is not at most {RECORD_MAX} bytes")
+        raise DataError(f"it is not bytes, or it is longer than {RECORD_MAX} bytes")
     reader = _Reader(bytes(data))
     rank, workers = reader.number(4), reader.number(4)
     host, secret = reader.text(), reader.take(reader.number(1))
     if len(secret) > SECRET_MAX or 0 < len(secret) < 16:
-        raise DataError(f"a secret of {len(secret)} bytes")
+        raise DataError(f"its secret has {len(secret)} bytes")
     count = reader.number(1)
     if not 1 <= count <= ADDRESSES_MAX:
-        raise DataError(f"{count} addresses")
+        raise DataError(f"it has {count} addresses")
     addresses = tuple((reader.text(), reader.number(2)) for _ in range(count))
     reader.end()
     return Member(rank, workers, host, secret, addresses)

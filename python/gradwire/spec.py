@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions about a spec that need no workers. The library answers them: nothing here
-knows a method by name."""
+"""Questions about a spec that need no workers. The library answers them, so nothing here
+knows a method by name.
+"""
 from __future__ import annotations
 
 import ctypes
@@ -13,7 +14,7 @@ from ._api import KeyInfo, MemoryInfo, SpecInfo, StageInfo, check, lib
 
 @dataclass(frozen=True)
 class Key:
-    """A setting of a stage; fallback is None where a value must be given."""
+    """An option of a stage. fallback is its default, or None if a value is required."""
     name: str
     fallback: Optional[str]
     range: str
@@ -26,8 +27,8 @@ class Key:
 
 @dataclass(frozen=True)
 class Stage:
-    """A recipe, or what refines one. In cost, P is the number of workers and n that of
-    parameters."""
+    """A recipe, or a stage that refines one. In cost, P is the number of workers and n the
+    number of parameters."""
     name: str
     summary: str
     example: str
@@ -39,8 +40,8 @@ class Stage:
 
 @dataclass(frozen=True)
 class Description:
-    """What a spec does; include/gradwire.h says more about each field. The flags are
-    GW_TRAIT_... of the same names."""
+    """What a spec does. include/gradwire_spec.h describes each field. The flags are those
+    of GW_TRAIT_... with the same names."""
     spec: str
     stages: Tuple[Stage, ...]
     bytes_per_param: float  # kept from step to step
@@ -66,7 +67,7 @@ class Description:
 
 @dataclass(frozen=True)
 class OptimizerKind:
-    """What matters of an optimizer: the values of SGD, or that it is none."""
+    """What matters about an optimizer: the values of SGD, or that it is adaptive."""
     adaptive: bool = False  # steps depend on the size of gradients so far, or on signs
     momentum: float = 0.0
     dampening: float = 0.0
@@ -75,7 +76,7 @@ class OptimizerKind:
 
 @dataclass(frozen=True)
 class Advice:
-    """What the library says about a spec and an optimizer."""
+    """The library's advice about a spec and an optimizer."""
     spec: str             # to use; the one that was asked for if all is well
     takes_momentum: bool  # the spec has the optimizer's momentum: step without it
     reason: str           # why the spec is another; "" if it is not
@@ -88,7 +89,8 @@ TRAITS = {name[len("TRAIT_"):].lower(): bit for name, bit in vars(_api).items()
 
 def _encoded(text: str) -> bytes:
     if not isinstance(text, str):
-        raise TypeError(f"a spec is text such as 'gtopk:0.001', not {type(text).__name__}")
+        raise TypeError("the spec must be a string such as 'gtopk:0.001', not "
+                        f"{type(text).__name__}")
     return text.encode()
 
 
@@ -101,7 +103,8 @@ def _or_none(text: Optional[bytes]) -> Optional[str]:
 
 
 def check_spec(spec: str) -> str:
-    """The spec with every default written out; SpecError says which word is wrong."""
+    """Returns the spec with all defaults written out. Raises SpecError, which names the
+    wrong word."""
     canonical = ctypes.create_string_buffer(256)
     check(lib.gw_spec_check(_encoded(spec), canonical, len(canonical)))
     return canonical.value.decode()
@@ -115,7 +118,7 @@ def _key(stage: bytes, i: int) -> Key:
 
 
 def describe_stage(name: str) -> Stage:
-    """All about the stage of that name; SpecError says which name was probably meant."""
+    """Describes the stage of that name. Raises SpecError, which suggests a similar name."""
     info = StageInfo(struct_size=ctypes.sizeof(StageInfo))
     check(lib.gw_stage_describe(_encoded(name), info))
     return Stage(_text(info.name), _text(info.summary), _text(info.example),
@@ -124,8 +127,9 @@ def describe_stage(name: str) -> Stage:
 
 
 def memories(spec: str) -> Dict[str, Tuple[int, int]]:
-    """What a spec keeps: the name, its bit in a saved state (ascending), and how many
-    floats it has, 0 if as many as the model."""
+    """Returns what a spec keeps from step to step: for each memory its name, its bit in a
+    saved state (ascending), and its number of floats, which is 0 if it is as long as the
+    model."""
     info = SpecInfo(struct_size=ctypes.sizeof(SpecInfo))
     check(lib.gw_spec_describe(_encoded(spec), info))
     found = {}
@@ -137,7 +141,8 @@ def memories(spec: str) -> Dict[str, Tuple[int, int]]:
 
 
 def describe(spec: str) -> Description:
-    """What a spec does, costs and keeps; SpecError says which word is wrong."""
+    """Describes what a spec does, costs and keeps. Raises SpecError, which names the wrong
+    word."""
     info = SpecInfo(struct_size=ctypes.sizeof(SpecInfo))
     check(lib.gw_spec_describe(_encoded(spec), info))
     stages = tuple(describe_stage(_text(name)) for name in info.stages if name is not None)
@@ -147,7 +152,7 @@ def describe(spec: str) -> Description:
 
 
 def advise(spec: str, optimizer: OptimizerKind, workers: int) -> Advice:
-    """The spec that does what `spec` asks for without costing accuracy."""
+    """Returns the spec that does what `spec` asks for without a loss of accuracy."""
     info = _api.OptimizerInfo(ctypes.sizeof(_api.OptimizerInfo), optimizer.adaptive,
                               optimizer.momentum, optimizer.dampening, optimizer.nesterov,
                               workers)
@@ -158,5 +163,6 @@ def advise(spec: str, optimizer: OptimizerKind, workers: int) -> Advice:
 
 
 def needs_optimizer(spec: str) -> bool:
-    """Whether models are exchanged, for which the optimizer's step must be known."""
+    """Returns whether the spec exchanges models, for which attach() must know the
+    optimizer."""
     return describe(spec).needs_model

@@ -76,19 +76,19 @@ def _fill(vector: np.ndarray, tensors: Mapping[str, Any], parts: Sequence[Any],
     names = {p.name for p in parts}
     extra = next((name for name in tensors if name not in names), None)
     if extra is not None:
-        raise DataError(f"the saved {what} has '{extra}', which the model has not")
+        raise DataError(f"the saved {what} has '{extra}', but the model does not")
     for p in parts:
         if p.name not in tensors:
-            raise DataError(f"the saved {what} lacks '{p.name}'")
+            raise DataError(f"the saved {what} does not have '{p.name}'")
         values = np.asarray(tensors[p.name], np.float32)
         if values.size != p.size:
-            raise DataError(f"'{p.name}' has {p.size} values, its saved {what} "
+            raise DataError(f"'{p.name}' has {p.size} values, but its saved {what} has "
                             f"{values.size}")
         vector[p.offset:p.offset + p.size] = values.reshape(-1)
 
 
 def trouble(error: Exception) -> str:
-    """What is wrong with a state, in one line."""
+    """Returns what is wrong with a state, in one line."""
     if isinstance(error, DataError):
         return str(error)
     if isinstance(error, KeyError):
@@ -109,7 +109,7 @@ def pack_answer(step: int, problem: str) -> bytes:
 
 def unpack_answer(data: bytes, rank: int) -> Tuple[int, str]:
     if len(data) < _STEP.size:
-        raise DataError(f"worker {rank} has sent {len(data)} bytes that are no answer")
+        raise DataError(f"worker {rank} sent an invalid answer of {len(data)} bytes")
     step, = _STEP.unpack_from(data)
     return step, clean(data[_STEP.size:].decode(errors="replace"))
 
@@ -119,12 +119,13 @@ def step_of(data: np.ndarray) -> int:
 
 
 def workers_of(states: List[Any]) -> int:
-    """How many workers saved these states; DataError if they are none."""
+    """Returns how many workers saved these states. Raises DataError if they are not
+    states."""
     if not states:
         raise DataError("there is no state to load")
     for i, s in enumerate(states):
         if not isinstance(s, Mapping) or s.get("version") != 1 or "spec" not in s:
-            raise DataError(f"state {i} is not one that state_dict() has returned")
+            raise DataError(f"state {i} was not returned by state_dict()")
         if s["workers"] != states[0]["workers"] or s["step"] != states[0]["step"]:
             raise DataError(f"state {i} was not saved together with state 0")
     return int(states[0]["workers"])

@@ -28,7 +28,7 @@ LayoutLike = Union[int, Mapping[str, Any], Iterable[Tuple[str, Shape]]]
 
 
 class Part(NamedTuple):
-    """One tensor of a model, in the flat vector."""
+    """One tensor of a model in the flat vector."""
     name: str
     shape: Tuple[int, ...]
     offset: int
@@ -36,8 +36,8 @@ class Part(NamedTuple):
 
 
 def parts_of(layout: LayoutLike) -> List[Part]:
-    """The tensors of a layout: a number of floats, {name: array or shape}, or
-    (name, shape) pairs, one after the other."""
+    """Returns the tensors of a layout, which is a number of floats, {name: array or shape},
+    or (name, shape) pairs in order."""
     if isinstance(layout, int):
         layout = [("all", (layout,))]
     elif isinstance(layout, Mapping):
@@ -55,7 +55,7 @@ def parts_of(layout: LayoutLike) -> List[Part]:
     twice = next((n for n in names if names.count(n) > 1), None) if (
         len(set(names)) < len(names)) else None
     if twice is not None:
-        raise ValueError(f"two tensors of the layout are called '{twice}'")
+        raise ValueError(f"two tensors of the layout have the name '{twice}'")
     return parts
 
 
@@ -72,13 +72,13 @@ def _new_layout(parts: Sequence[Part]) -> ctypes.c_void_p:
 
 
 class Sync:
-    """The method that `spec` describes, for vectors of `layout`, on `comm`. All
-    workers make it together: a difference between them is a MismatchError."""
+    """Applies the method that `spec` describes to vectors of `layout`, on `comm`. All
+    workers make their Sync together; if their settings differ, it raises MismatchError."""
 
     def __init__(self, layout: LayoutLike, spec: str, comm: Comm, *,
                  nonfinite: str = "stop", seed: int = 0):
         if nonfinite not in NONFINITE:
-            raise ValueError(f"nonfinite='{nonfinite}' is none of " +
+            raise ValueError(f"invalid nonfinite='{nonfinite}'; expected one of " +
                              ", ".join(f"'{n}'" for n in NONFINITE))
         self.parts = parts_of(layout)
         self.comm = comm
@@ -109,7 +109,7 @@ class Sync:
 
     @property
     def pointer(self) -> int:
-        """The gw_sync; ValueError once closed."""
+        """The gw_sync. Raises ValueError if the sync is closed."""
         if self._pointer is None:
             assert self.comm.pointer  # whose reason is better
             raise ValueError("this sync is closed")
@@ -117,38 +117,40 @@ class Sync:
 
     @property
     def floats(self) -> int:
-        """How many numbers a vector has."""
+        """The number of floats in a vector."""
         return self.parts[-1].offset + self.parts[-1].size if self.parts else 0
 
     def _address(self, vector: Any) -> int:
         array = np.asarray(vector)
         if array.dtype != np.float32 or not array.flags.c_contiguous:
-            raise TypeError("a vector is float32 and lies in one piece, not "
-                            f"{array.dtype} with strides {array.strides}")
+            raise TypeError(f"a vector must be contiguous float32, not {array.dtype} with "
+                            f"strides {array.strides}")
         if array.size != self.floats or not array.flags.writeable:
-            raise ValueError(f"a vector has {self.floats} floats that can be written, "
-                             f"not {array.size}")
+            raise ValueError(f"a vector must be writable and have {self.floats} floats; "
+                             f"this one has {array.size}")
         if array.size and not np.shares_memory(array, vector):
-            raise TypeError("a vector must be an array or a buffer, to be changed in place")
+            raise TypeError("a vector must be an array or a buffer that can be changed in "
+                            "place")
         return array.ctypes.data
 
     # ---- a step ----------------------------------------------------------------
 
     def start(self, x: Any) -> None:
-        """Replaces x by worker 0's. Methods that send changes of models need it."""
+        """Replaces x with worker 0's. Methods that send changes of models need it."""
         self._act(lib.gw_sync_start, self._address(x), keep=x)
 
     def gradient(self, g: Any) -> bool:
-        """Replaces g, this worker's gradient, by what the optimizer should apply. False:
-        the step is skipped, for NaN or infinity; g is not to be applied."""
+        """Replaces g, this worker's gradient, with what the optimizer should apply. Returns
+        False if the step is skipped because of NaN or infinity; do not apply g then."""
         return self._act(lib.gw_sync_gradient, self._address(g), keep=g) != SKIPPED
 
     def model(self, x: Any) -> None:
-        """Replaces x, after the optimizer's step, by what this worker goes on from."""
+        """Replaces x, after the optimizer's step, with the model that this worker continues
+        from."""
         self._act(lib.gw_sync_model, self._address(x), keep=x)
 
     def finish(self, x: Any) -> None:
-        """Replaces x by the result of the training."""
+        """Replaces x with the result of the training."""
         self._act(lib.gw_sync_finish, self._address(x), keep=x)
 
     # The same for those who have an address instead of an array.
@@ -160,12 +162,14 @@ class Sync:
         return self._act(lib.gw_sync_gradient, address) != SKIPPED
 
     def gradient_pieces(self, pieces: Sequence[Tuple[int, int]]) -> bool:
-        """gradient() where the vector lies in pieces: (address, number of floats)."""
+        """Does what gradient() does for a vector in pieces, each (address, number of
+        floats)."""
         table = (Piece * len(pieces))(*pieces)
         return self._act(lib.gw_sync_gradient_pieces, table, len(pieces)) != SKIPPED
 
     def gradient_part_at(self, address: int, tensor: int) -> None:
-        """One tensor of the vector is final; the last of the layout comes first."""
+        """Feeds one tensor of the vector, which is now final. The last tensor of the layout
+        comes first."""
         self._half = True  # until gradient() of all of it
         check(lib.gw_sync_gradient_part(self.pointer, address, tensor))
 
@@ -176,9 +180,10 @@ class Sync:
         self._act(lib.gw_sync_finish, address)
 
     def _act(self, function: Callable[..., int], *arguments: Any, keep: Any = None) -> int:
-        """One part of a step. If it ends before its end, the step is half done: numbers
-        that stop it and wrong arguments are noticed before anything has changed. What
-        `keep` is must live until the library has done with it, whatever signals come."""
+        """Does one call of a step. If it does not return normally, the step is incomplete,
+        unless the failure is one that the library notices before anything has changed: NaN,
+        infinity or wrong arguments. `keep` must live until the library has finished with
+        it, whatever signals arrive."""
         def act(_: Any = keep) -> int:
             return check(function(self.pointer, *arguments))
 
@@ -193,36 +198,36 @@ class Sync:
 
     @property
     def half(self) -> bool:
-        """Whether the last step ended in the middle, or has not ended."""
+        """Whether the last step was interrupted, or has not ended yet."""
         return self._half
 
     def leave_half(self) -> None:
-        """Says so for a caller that has not seen the end of it."""
+        """Marks the last step as incomplete, for a caller that did not see its end."""
         self._half = True
 
     def set_momentum(self, momentum: float) -> None:
-        """Changes the momentum of a spec that has one, between steps, to the same on all
-        workers: for schedules. States do not hold it."""
+        """Changes the momentum of a spec that has one, for schedules. Call it between
+        steps, with the same value on all workers. States do not contain it."""
         if momentum != self._momentum:
             check(lib.gw_sync_set_momentum(self.pointer, momentum))
             self._momentum = momentum
 
     def set_rate(self, rate: float) -> None:
-        """Tells the learning rate of the step that comes, the same on all workers, so that
-        what waits keeps its worth while a schedule changes it. Specs without momentum of
-        their own need not know, and ignore it."""
+        """Sets the learning rate of the next step, the same on all workers, so that the
+        residual keeps its weight when a schedule changes the rate. Specs without momentum
+        of their own ignore it."""
         check(lib.gw_sync_set_rate(self.pointer, rate))
 
     # ---- what there is to know -------------------------------------------------
 
     @property
     def model_due(self) -> bool:
-        """Whether model() of this step would do anything at all."""
+        """Returns whether model() will do anything in this step."""
         return bool(lib.gw_sync_model_due(self.pointer))
 
     @property
     def overlaps(self) -> bool:
-        """Whether parts of a gradient are exchanged before all of it is there."""
+        """Whether tensors are exchanged before the whole gradient is there."""
         return bool(lib.gw_sync_overlaps(self.pointer))
 
     @property
@@ -232,27 +237,27 @@ class Sync:
 
     @property
     def spec(self) -> str:
-        """The spec with every choice made."""
+        """The spec with all defaults written out."""
         return lib.gw_sync_spec(self.pointer).decode()
 
     def stats(self) -> Dict[str, float]:
-        """Sums over all steps so far, for this worker."""
+        """Returns this worker's totals over all steps so far."""
         s = lib.gw_sync_stats(self.pointer)
         return {name: getattr(s, name) for name, _ in s._fields_}
 
     def residual_norm(self) -> float:
-        """The Euclidean norm of what this worker has not sent yet."""
+        """Returns the Euclidean norm of what this worker has not sent yet."""
         return lib.gw_sync_residual_norm(self.pointer)
 
     # ---- state -----------------------------------------------------------------
 
     def state_dict(self) -> Dict[str, Any]:
-        """Everything this worker remembers, its vectors by the names of the tensors.
-        Between steps: GradwireError if the last one ended in the middle."""
+        """Returns everything this worker remembers, with vectors by the names of tensors.
+        Call it between steps. Raises GradwireError if the last step is incomplete."""
         pointer = self.pointer
         if self._half:
-            raise GradwireError("the last step is half done, so there is no state to save: "
-                                "go on from one that was saved before it")
+            raise GradwireError("the last step is incomplete, so its state cannot be "
+                                "saved; resume from an earlier state")
         length = lib.gw_sync_state_len(pointer)
         data = np.empty(length, np.uint8)
         check(lib.gw_sync_save(pointer, data.ctypes.data, length))
@@ -260,11 +265,11 @@ class Sync:
 
     def load_state_dict(self, states: Union[Mapping[str, Any],
                                             Sequence[Mapping[str, Any]]]) -> None:
-        """Goes on where workers stopped. Either each worker gives one state, every
-        worker another's, if there are as many as saved; or all give all, a list in
-        the order of ranks: then their number may be another, and what was not sent
-        yet is handed out anew. All workers call it together, and it fails on all: they
-        remember then what they did before."""
+        """Continues from saved states. If there are as many workers as saved, each may give
+        one state, every worker another one. Or all workers give all states, as a list in
+        the order of ranks; then the number of workers may be another, and residuals are
+        divided among them. All workers call it together, and it fails on all of them; they
+        then keep what they had."""
         load: List[Tuple[int, int, np.ndarray]] = []
         problem, step = "", 0
         try:
@@ -276,22 +281,23 @@ class Sync:
         self._replace(self.parts, load)
 
     def _packed(self, states: Any) -> List[Tuple[int, int, np.ndarray]]:
-        """(index, count, bytes) of each state that this worker has to load."""
+        """Returns (index, count, bytes) of each state that this worker has to load."""
         rank, workers = self.comm.rank, self.comm.workers
         given = [states] if isinstance(states, Mapping) else list(states)
         saved = state.workers_of(given)
         if len(given) == 1 and saved == workers:
             chosen = [(rank, given[0])]
         elif len(given) != saved:
-            raise DataError(f"{saved} workers saved their states and {len(given)} of "
-                            f"them are given to {workers}: give all {saved}, as a list")
+            raise DataError(f"{saved} workers saved their states, but {len(given)} were "
+                            f"given to {workers} workers; give all {saved} as a list")
         else:
             chosen = ([(rank, given[rank])] if saved == workers
                       else list(enumerate(given)))
         return [(i, saved, state.pack(s, self.parts)) for i, s in chosen]
 
     def _replace(self, parts: List[Part], load: List[Tuple[int, int, np.ndarray]]) -> None:
-        """Goes over to a new sync that has these states, on all workers or on none."""
+        """Replaces the sync with a new one that has these states, on all workers or on
+        none."""
         new = self._make(parts)
         problem = ""
         try:
@@ -319,12 +325,12 @@ class Sync:
             if trouble:
                 raise DataError(f"worker {rank} cannot load its state: {trouble}")
             if other != step:
-                raise DataError(f"worker {rank} loads a state of step {other}, "
-                                f"worker {self.comm.rank} one of step {step}")
+                raise DataError(f"worker {rank} loads a state of step {other}, but worker "
+                                f"{self.comm.rank} loads one of step {step}")
 
     def remember(self, memory: str, vector: np.ndarray) -> None:
-        """Replaces a vector that is remembered, such as "velocity", by worker 0's
-        `vector`. Between steps, by all workers together."""
+        """Replaces a memory, such as "velocity", with worker 0's `vector`. All workers call
+        it together, between steps."""
         address, length = self._address(vector), 4 * self.floats
         self.comm.run(lambda: check(lib.gw_broadcast(self.comm.pointer, address, length, 0)))
         held = self.state_dict()
@@ -333,12 +339,12 @@ class Sync:
                                     state.pack(held, self.parts))])
 
     def arrange(self, order: Sequence[str]) -> None:
-        """Another order of the tensors in the vector; nothing that is remembered gets
-        lost. Between steps, by all workers together."""
+        """Changes the order of the tensors in the vector; nothing that is remembered gets
+        lost. All workers call it together, between steps."""
         by_name = {p.name: p for p in self.parts}
         parts = parts_of((name, by_name[name].shape) for name in order)
         if len(parts) != len(self.parts):
-            raise ValueError("the order does not name every tensor once")
+            raise ValueError("the order must name every tensor exactly once")
         load = []
         if self._used:
             data = state.pack(self.state_dict(), parts)

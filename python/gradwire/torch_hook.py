@@ -33,7 +33,7 @@ from .sync import Sync
 
 
 class Handle:
-    """What attach() returns: statistics, state, and the way back."""
+    """What attach() returns. It gives statistics and states, and detaches."""
 
     def __init__(self, model: DistributedDataParallel, sync: Sync, exchange: Exchange,
                  asked: str, stepper: Optional[Stepper] = None,
@@ -48,7 +48,7 @@ class Handle:
 
     @property
     def spec(self) -> str:
-        """The spec with every choice made."""
+        """The spec with all defaults written out."""
         return self._open().spec
 
     @property
@@ -65,25 +65,26 @@ class Handle:
         return self._sync
 
     def stats(self) -> Dict[str, float]:
-        """Sums over all steps so far, for this worker: steps, skipped, bytes_sent,
-        bytes_received, messages_sent, messages_received, encode_seconds,
-        wait_seconds, decode_seconds; and of gtopk with putback=paper lost_mass and
-        applied_mass, which are 0 for all others."""
+        """Returns this worker's totals over all steps so far: steps, skipped, bytes_sent,
+        bytes_received, messages_sent, messages_received, encode_seconds, wait_seconds and
+        decode_seconds; and lost_mass and applied_mass, which are 0 except for gtopk with
+        putback=paper."""
         return self._open().stats()
 
     def residual_norm(self) -> float:
-        """The Euclidean norm of what this worker has not sent yet."""
+        """Returns the Euclidean norm of what this worker has not sent yet."""
         return self._open().residual_norm()
 
     def finish(self) -> None:
-        """Ends the training: recipes that let models differ leave their average in the
+        """Ends the training. Methods that let models differ leave their average in the
         parameters. All workers call it together."""
         self._open()
         self._exchange.finish()
 
     def state_dict(self) -> Dict[str, Any]:
-        """Everything this worker remembers, by the names of the parameters. Every worker
-        saves its own, between steps: after one that ended in the middle it raises."""
+        """Returns everything this worker remembers, by the names of the parameters. Every
+        worker saves its own, between steps. Raises GradwireError if the last step is
+        incomplete."""
         sync = self._open()
         self._exchange.note_half_steps()
         return {key: _to_torch(value) for key, value in sync.state_dict().items()} | {
@@ -91,9 +92,10 @@ class Handle:
 
     def load_state_dict(self, states: Union[Mapping[str, Any],
                                             Sequence[Mapping[str, Any]]]) -> None:
-        """Goes on where workers stopped. Each worker gives one state, every worker
-        another's; or all give the list of all, which may have been saved by another
-        number of workers. All workers call it together, and it fails on all."""
+        """Continues from saved states. Either each worker gives one state, every worker
+        another one; or all workers give the list of all states, which another number of
+        workers may have saved. All workers call it together, and it fails on all of
+        them."""
         sync = self._open()
         plain: Any = None
         order: List[str] = []
@@ -119,8 +121,8 @@ class Handle:
         return found
 
     def detach(self) -> None:
-        """Back to plain DDP and to the optimizer's own step, which has its momentum
-        again. What was not sent yet is dropped. attach() works again afterwards."""
+        """Restores plain DDP and the optimizer's own step, which has its momentum again.
+        The residual is dropped. attach() can be called again afterwards."""
         if self._closed:
             return
         self._closed = True
@@ -137,8 +139,8 @@ class Handle:
 
 
 class _Switch:
-    """DDP takes one hook for good; this is its state, and says what it does now. A copy
-    of the model has a hook of its own to take, so a copy of this does nothing."""
+    """DDP keeps a hook forever, so this hook is switched on and off. A copy of the model
+    needs a hook of its own, so a copy of this one does nothing."""
 
     def __init__(self, group: Any = None):
         self.group = group
@@ -161,15 +163,15 @@ def _hook(switch, bucket):  # type: ignore[no-untyped-def]
 
 
 def _refuse_join(model: DistributedDataParallel) -> None:
-    """Makes model.join() fail at once: it lets a worker that has no more data take part
-    in DDP's own exchange, and gradwire's is another. A bound method is copied, and
-    saved, as the copy's own."""
+    """Makes model.join() fail at once. It would let a worker without data take part in
+    DDP's own exchange, but not in gradwire's. A bound method is copied, and saved, as the
+    copy's own."""
     def join_hook(self: Any, **options: Any) -> Any:
         switch = _switches.get(self)
         if switch is not None and switch.handle is not None:
-            raise RuntimeError("model.join() does not go with gradwire, which needs every "
-                               "worker in every step: give all workers as many batches, "
-                               "or detach() first")
+            raise RuntimeError("model.join() cannot be used with gradwire, which needs "
+                               "every worker in every step; give all workers the same "
+                               "number of batches, or call detach() first")
         return type(self).join_hook(self, **options)
 
     model.join_hook = types.MethodType(join_hook, model)  # type: ignore[method-assign]
@@ -187,20 +189,19 @@ def attach(model: DistributedDataParallel, spec: str,
            momentum: str = "auto", nonfinite: str = "stop", seed: int = 0,
            timeout: float = 60.0, address: Optional[str] = None,
            link: Optional[str] = None) -> Handle:
-    """Makes `model` exchange gradients, or models, as `spec` says. All workers of its
-    process group call it together, before the first step.
+    """Makes `model` exchange gradients or models as `spec` describes. All workers of its
+    process group call it together, before the first step. Returns a Handle.
 
-    optimizer  give it always: the spec is then made to fit it (gradwire.advise()). Needed
-               by specs that exchange models (gradwire.needs_optimizer() says which), whose
-               step is wrapped, and by nonfinite="skip"
-    momentum   "auto" takes that advice, "off" takes the spec as it is
-    nonfinite  what to do about NaN or infinity in a gradient: "stop" raises on every
-               worker; "skip" leaves out the step on every worker; "ignore" does not look
-    seed       of stochastic rounding, the same on every worker
-    timeout    seconds without an answer after which a worker is given up
-    address    by which other hosts reach this one, if the guess is wrong
-    link       behave like a network such as "100mbit,1ms" (workers on one machine)
-    """
+    optimizer  Always pass it: attach() then adapts the spec to it (gradwire.advise()). It is
+               required by nonfinite="skip" and by specs that exchange models
+               (gradwire.needs_optimizer() tells which); its step() is wrapped.
+    momentum   "auto" follows that advice; "off" uses the spec unchanged.
+    nonfinite  What to do about NaN or infinity in a gradient: "stop" raises on every worker,
+               "skip" skips the step on every worker, "ignore" does not check.
+    seed       The seed of stochastic rounding, the same on every worker.
+    timeout    After so many seconds without an answer, a worker counts as dead.
+    address    The address by which other hosts reach this one, if gradwire guesses wrong.
+    link       Emulates a network such as "100mbit,1ms", for workers on one machine."""
     _check_model(model)
     group = model.process_group
     agreement = Agreement(group, _device(model))
@@ -239,7 +240,7 @@ def attach(model: DistributedDataParallel, spec: str,
 
 
 def _tell(plan: Plan) -> None:
-    """What was made of the spec, and what is known to cost accuracy."""
+    """Tells the user which spec is used instead, and what is known to cost accuracy."""
     if plan.line:
         print(f"gradwire: {plan.line}", file=sys.stderr, flush=True)
     if plan.warning:
@@ -248,15 +249,15 @@ def _tell(plan: Plan) -> None:
 
 def _check_model(model: Any) -> None:
     if not isinstance(model, DistributedDataParallel):
-        raise ValueError("attach() wants a DistributedDataParallel model, not "
+        raise ValueError("attach() needs a DistributedDataParallel model, not "
                          f"{type(model).__name__}")
     if not dist.is_initialized():
-        raise RuntimeError("there is no process group: call "
+        raise RuntimeError("there is no process group; call "
                            "torch.distributed.init_process_group() first")
     switch = _switches.get(model)
     if switch is not None and switch.handle is not None:
-        raise RuntimeError("gradwire is attached to this model already: call detach() "
-                           "of the handle first")
+        raise RuntimeError("gradwire is already attached to this model; call detach() of "
+                           "its handle first")
 
 
 def _check_use(model: DistributedDataParallel, spec: str, optimizer: Any,
@@ -264,42 +265,42 @@ def _check_use(model: DistributedDataParallel, spec: str, optimizer: Any,
     devices = {p.device.type for p in _parameters(model).values()}
     if len(devices) > 1:
         raise ValueError("the parameters are on " + " and ".join(sorted(devices)) +
-                         ": gradwire wants all of a model in one place")
+                         "; gradwire needs the whole model on one device")
     if not devices <= {"cpu", "cuda"}:
-        raise ValueError(f"parameters on {devices.pop()} are not supported: gradwire "
-                         "knows cpu and cuda")
+        raise ValueError(f"parameters on {devices.pop()} are not supported; gradwire "
+                         "supports cpu and cuda")
     if optimizer is None and needs_optimizer(spec):
-        raise ValueError(f"'{spec}' exchanges models after each step of the optimizer: "
-                         "give it, attach(model, spec, optimizer)")
+        raise ValueError(f"'{spec}' exchanges models after the optimizer's steps; pass the "
+                         "optimizer, as in attach(model, spec, optimizer)")
     if optimizer is None and nonfinite == "skip":
-        raise ValueError("nonfinite='skip' leaves out steps of the optimizer: give it, "
-                         "attach(model, spec, optimizer)")
+        raise ValueError("nonfinite='skip' skips steps of the optimizer; pass the "
+                         "optimizer, as in attach(model, spec, optimizer)")
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
-        raise ValueError("the optimizer is a torch.optim.Optimizer, not "
+        raise ValueError("the optimizer must be a torch.optim.Optimizer, not "
                          f"{type(optimizer).__name__}")
     for name, module in model.module.named_modules():
         if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.sparse:
-            raise ValueError(f"'{name}' has sparse gradients, which DDP does not hand "
-                             "to hooks: make it without sparse=True")
+            raise ValueError(f"'{name}' has sparse gradients, which DDP does not pass to "
+                             "hooks; create it without sparse=True")
 
 
 def _parameters(model: DistributedDataParallel) -> Dict[str, torch.nn.Parameter]:
-    """What DDP exchanges, by name."""
+    """Returns the parameters that DDP exchanges, by name."""
     ignored = getattr(model, "parameters_to_ignore", ())
     return {name: p for name, p in model.module.named_parameters()
             if p.requires_grad and name not in ignored}
 
 
 def _register_hook(model: DistributedDataParallel, group: Any) -> None:
-    """Registers the hook, once in the life of the model."""
+    """Registers the hook, once for each model."""
     if model in _switches:
         return
     switch = _Switch(group)
     try:
         model.register_comm_hook(switch, _hook)
     except RuntimeError as error:
-        raise RuntimeError("this model has another communication hook, and DDP takes "
-                           f"one only: attach gradwire instead of it ({error})") from None
+        raise RuntimeError("this model already has a communication hook, and DDP accepts "
+                           f"only one; attach gradwire instead of it ({error})") from None
     _switches[model] = switch
 
 
@@ -311,7 +312,8 @@ def _device(model: DistributedDataParallel) -> Any:
 
 
 def _order_of(state: Mapping[str, Any], sync: Sync) -> List[str]:
-    """The order of the tensors in a saved state; [] if it is not one of this model's."""
+    """Returns the order of the tensors in a saved state, or [] if the state is not one of
+    this model."""
     order = list(state["order"])
     return order if sorted(order) == sorted(part.name for part in sync.parts) else []
 

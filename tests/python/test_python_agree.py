@@ -151,7 +151,7 @@ def joins(rank, workers):
             for _ in range(rank):
                 trial.step()
 
-    raises(RuntimeError, "model.join() does not go with gradwire", uneven)
+    raises(RuntimeError, "model.join() cannot be used with gradwire", uneven)
     trial.step()
     trial.handle.detach()
     with trial.model.join():

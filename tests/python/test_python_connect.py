@@ -201,9 +201,9 @@ def test_interrupted():
 
 
 def test_wrong_exchange():
-    raises(ValueError, "1 records of 2",
+    raises(ValueError, "1 records, expected 2",
            lambda: gradwire.connect(0, 2, lambda mine: [mine], address="127.0.0.1"))
-    raises(gradwire.DataError, "worker 1 has sent no record of itself",
+    raises(gradwire.DataError, "worker 1 sent an invalid record",
            lambda: gradwire.connect(0, 2, lambda mine: [mine, b"what"],
                                     address="127.0.0.1"))
 

@@ -42,18 +42,18 @@ def wrong_use(rank, workers):
     attach = gradwire.attach
     model = ddp()
     sgd = torch.optim.SGD(model.parameters(), lr=0.1)
-    raises(ValueError, "wants a DistributedDataParallel model, not Sequential",
+    raises(ValueError, "needs a DistributedDataParallel model, not Sequential",
            lambda: attach(net(), "dense"))
     raises(ValueError, "gtopk", lambda: attach(model, "gtopkk:0.1"))
     raises(ValueError, "density", lambda: attach(model, "gtopk:7"))
-    raises(TypeError, "a spec is text", lambda: attach(model, 5))
+    raises(TypeError, "spec must be a string", lambda: attach(model, 5))
     for spec in ("local:4", "spa:2", "oneshot", "pqasgd:2,4", "a2sgd:resync=4",
                  "local:2+topk:0.1"):
         raises(ValueError, "exchanges models after each step of the optimizer",
                lambda: attach(model, spec))
-    raises(ValueError, "nonfinite='skip' leaves out steps",
+    raises(ValueError, "nonfinite='skip' skips steps",
            lambda: attach(model, "dense", nonfinite="skip"))
-    raises(ValueError, "nonfinite='no' is none of 'stop', 'skip', 'ignore'",
+    raises(ValueError, "invalid nonfinite='no'; expected one of 'stop', 'skip', 'ignore'",
            lambda: attach(model, "dense", nonfinite="no"))
     raises(ValueError, "a torch.optim.Optimizer, not int",
            lambda: attach(model, "local:4", 5))
@@ -63,7 +63,7 @@ def wrong_use(rank, workers):
     mixed.module[0].weight = nn.Parameter(torch.empty(20, 10, device="meta"))
     raises(ValueError, "on cpu and meta", lambda: attach(mixed, "dense"))
     handle = attach(model, "dense", sgd)
-    raises(RuntimeError, "attached to this model already", lambda: attach(model, "dense"))
+    raises(RuntimeError, "already attached to this model", lambda: attach(model, "dense"))
     handle.detach()
     other = ddp()
     other.register_comm_hook(None, lambda state, bucket: None)

@@ -183,11 +183,11 @@ def test_records():
     long = members.Member(0, 1, "h" * 300, b"", (("a" * 255, 65535),) * 30)
     assert len(long.pack()) <= members.RECORD_MAX
     assert len(members.unpack(long.pack(), 0, 1).addresses) == members.ADDRESSES_MAX
-    raises(gradwire.DataError, "says that it is number 1", lambda: members.unpack(
+    raises(gradwire.DataError, "says that its rank is 1", lambda: members.unpack(
         good.pack(), 2, 4))
     raises(gradwire.DataError, "as one of 4 workers, others as one of 5",
            lambda: members.unpack(good.pack(), 1, 5))
-    raises(gradwire.DataError, "is not at most", lambda: members.unpack({}, 1, 5))
+    raises(gradwire.DataError, "is not bytes, or it is longer", lambda: members.unpack({}, 1, 5))
     escapes = members.Member(1, 4, "\x1b[2J\n", b"", (("a", 1),)).pack()
     assert members.unpack(escapes, 1, 4).host == "?[2J?"
 
@@ -212,7 +212,7 @@ def test_mutated_records():
 def test_two_of_one_number():
     """And workers that were started for jobs of different size: worker 0 says it, and so
     does the one that is wrong; a third may come when all is over."""
-    for rank, workers, text in ((1, 3, "two workers say that they are number 1"),
+    for rank, workers, text in ((1, 3, "two workers have rank 1"),
                                 (2, 5, "worker 2 was started as one of 5 workers")):
         port, errors = free_port(), []
 

@@ -80,7 +80,7 @@ def within(spec, function, act, width=100, told="worker 0 was interrupted"):
         if rank == 0:
             interrupt_within(function)
             is_interrupted(lambda: act(trial))
-            raises(gradwire.GradwireError, "half done", trial.handle.state_dict)
+            raises(gradwire.GradwireError, "incomplete", trial.handle.state_dict)
             # The comm is broken, and says why.
             raises(gradwire.GradwireError, "worker 0 was interrupted", lambda: act(trial))
         dist.barrier()
@@ -101,7 +101,7 @@ def numpy_loop(rank, workers):
         if rank == 0:
             interrupt_within("gw_sync_gradient")
             is_interrupted(lambda: sync.gradient(np.ones(1000, "f4")))
-            raises(gradwire.GradwireError, "half done", sync.state_dict)
+            raises(gradwire.GradwireError, "incomplete", sync.state_dict)
         else:
             dist.barrier()
             raises(gradwire.PeerError, "worker 0 was interrupted",

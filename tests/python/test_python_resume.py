@@ -97,8 +97,8 @@ def changes_number(rank, workers):
     spec = "gtopk:0.01"
     old = [torch.load(path(f"{spec}-25-2-{r}"))["gradwire"] for r in range(2)]
     run = Run(spec, rank, 25)
-    torch_crew.raises(ValueError, "2 workers saved their states and 1 of them are given "
-                      "to 3: give all 2", lambda: run.handle.load_state_dict(old[0]))
+    torch_crew.raises(ValueError, "2 workers saved their states, but 1 were given to "
+                      "3 workers; give all 2", lambda: run.handle.load_state_dict(old[0]))
     run.handle.load_state_dict(old)
     state = run.handle.state_dict()
     for name in state["residual"]:
@@ -117,15 +117,15 @@ def refuses(rank, workers):
     lacks = dict(good, residual={k: v for k, v in good["residual"].items()
                                  if k != "2.weight"})
     extra = dict(good, residual=dict(good["residual"], other=torch.zeros(1)))
-    for wrong, text in ((lacks, "lacks '2.weight'"), (extra, "has 'other'"),
-                        ({}, "not one that state_dict() has returned"),
+    for wrong, text in ((lacks, "does not have '2.weight'"), (extra, "has 'other'"),
+                        ({}, "was not returned by state_dict()"),
                         (dict(good, step=7), "step 7")):
         given = wrong if rank == workers - 1 else good
         error = torch_crew.raises(gradwire.DataError, text,
                                   lambda: run.handle.load_state_dict(given))
         assert rank == workers - 1 or f"worker {workers - 1}" in str(error), error
     topk = Run("topk:0.01", rank, 25)
-    torch_crew.raises(gradwire.DataError, "is of 'gtopk",
+    torch_crew.raises(gradwire.DataError, "was saved with 'gtopk",
                       lambda: topk.handle.load_state_dict(good))
     topk.close()
     run.handle.load_state_dict(good)
