@@ -76,10 +76,11 @@ static void take_back(gwm_end *e)
     }
 }
 
-/* Whether all have come to the end. A farewell that reached a worker which has freed
- * the communicator already would be taken for a message of a later one (and lets Open
- * MPI 4.1 crash), so it is freed when nobody can fail any more, or never. */
-static bool all_part(gwm_end *e)
+/* Returns whether all workers have come to the end. A control message on a communicator
+ * that its receiver has already freed could be taken for a message of a later one, and
+ * it crashes Open MPI 4.1. So the communicator is freed only when nobody can fail any
+ * more, or never. */
+static bool all_ended(gwm_end *e)
 {
     double end = gwm_now() + e->timeout;
     MPI_Request request;
@@ -104,7 +105,8 @@ static bool all_part(gwm_end *e)
     return true;
 }
 
-/* Takes in what nobody has received: MPICH would hand it to the next communicator. */
+/* Receives what nobody has received. Otherwise MPICH would deliver it to the next
+ * communicator. */
 static void drain(gwm_end *e)
 {
     int there = 1, len = 0;
@@ -133,12 +135,12 @@ static void close_end(void *ctx)
 
     MPI_Finalized(&finalized);
     if (!finalized) {
-        bool parted = all_part(e);
-        gwm_letters_close(e);
+        bool ended = all_ended(e);
+        gwm_control_close(e);
         take_back(e);
-        if (parted && !e->blocking)
+        if (ended && !e->blocking)
             drain(e);
-        if (parted)
+        if (ended)
             MPI_Comm_free(&e->comm);
     }
     free_end(e);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi_control.c - what ends tell each other besides messages.
+ * mpi_control.c - control messages: what workers tell each other besides data.
  *
- * A worker that fails says farewell to all, with its reason, so that nobody waits
- * for it until the time limit. One whose patience is over asks everybody for a sign
- * of life: those who only wait themselves answer, the one they all wait for does
- * not. Words are short, so MPI takes them in without anybody receiving. */
+ * A worker that fails sends its reason to all others, so that nobody waits for it until
+ * the time limit. A worker whose patience is over asks everybody for a sign of life:
+ * those that also wait answer, but the one they all wait for does not. Control messages
+ * are short, so MPI accepts them before anybody receives them. */
 #define _GNU_SOURCE
 #include "mpi_end.h"
 
@@ -13,112 +13,112 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* How long a sign of life is awaited: whoever waits looks for words fifty times a
- * second, but on a crowded machine it may have to wait for a core. */
+/* How long to wait for a sign of life. A waiting worker polls for control messages 50
+ * times a second, but on a crowded machine it may have to wait for a core. */
 #define ANSWER_SECONDS 3.0
 
-/* How long farewells are helped on their way, and letters when the end closes. */
+/* How long to wait for control messages to leave after a failure and at the end. */
 #define LEAVE_SECONDS 0.5
 
-struct gwm_letter {
-    gwm_letter *next;
+struct gwm_outgoing {
+    gwm_outgoing *next;
     MPI_Request request;
-    gwm_word word;
+    gwm_control control;
 };
 
-/* No failure is reported from here: whoever cannot be told finds out otherwise. */
-static void post_word(gwm_end *e, int to, const gwm_word *word)
+/* Does not report failures: a worker that cannot be told finds out in another way. */
+static void post_control(gwm_end *e, int to, const gwm_control *control)
 {
-    gwm_letter *letter = calloc(1, sizeof *letter);
+    gwm_outgoing *sent = calloc(1, sizeof *sent);
 
-    if (letter == NULL)
+    if (sent == NULL)
         return;
-    letter->word = *word;
-    if (MPI_Isend(&letter->word, (int)sizeof letter->word, MPI_BYTE, to,
-                  GWM_TAG_CONTROL, e->comm, &letter->request) != MPI_SUCCESS) {
-        free(letter);
+    sent->control = *control;
+    if (MPI_Isend(&sent->control, (int)sizeof sent->control, MPI_BYTE, to,
+                  GWM_TAG_CONTROL, e->comm, &sent->request) != MPI_SUCCESS) {
+        free(sent);
         return;
     }
-    letter->next = e->letters;
-    e->letters = letter;
+    sent->next = e->outgoing;
+    e->outgoing = sent;
 }
 
-static void post_letter(gwm_end *e, int to, gwm_kind kind, const char *reason)
+static void post_kind(gwm_end *e, int to, gwm_kind kind, const char *reason)
 {
-    gwm_word word = {.kind = (int)kind};
+    gwm_control control = {.kind = (int)kind};
 
-    snprintf(word.reason, sizeof word.reason, "%s", reason);
-    post_word(e, to, &word);
+    snprintf(control.reason, sizeof control.reason, "%s", reason);
+    post_control(e, to, &control);
 }
 
-/* Frees the letters that have left. */
-static void sort_letters(gwm_end *e)
+/* Frees the control messages that have left. */
+static void free_sent(gwm_end *e)
 {
-    gwm_letter **at = &e->letters;
+    gwm_outgoing **at = &e->outgoing;
 
     while (*at != NULL) {
-        gwm_letter *letter = *at;
+        gwm_outgoing *sent = *at;
         int left = 0;
-        if (MPI_Test(&letter->request, &left, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+        if (MPI_Test(&sent->request, &left, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
             !left) {
-            at = &letter->next;
+            at = &sent->next;
             continue;
         }
-        *at = letter->next;
-        free(letter);
+        *at = sent->next;
+        free(sent);
     }
 }
 
-static void take_word(gwm_end *e, int from, const gwm_word *word)
+static void take_control(gwm_end *e, int from, const gwm_control *control)
 {
     e->heard[from] = true;
-    if (word->kind == GWM_PING)
-        post_letter(e, from, e->closing ? GWM_LEFT : GWM_PONG, "");
-    if (word->kind == GWM_LEFT)
+    if (control->kind == GWM_PING)
+        post_kind(e, from, e->closing ? GWM_LEFT : GWM_PONG, "");
+    if (control->kind == GWM_LEFT)
         e->left_rank = from;
-    if (word->kind == GWM_BUSY && e->linked && word->until > e->others_until)
-        e->others_until = word->until;
-    if (word->kind != GWM_FAREWELL || e->failed_rank >= 0)
+    if (control->kind == GWM_BUSY && e->linked && control->until > e->others_until)
+        e->others_until = control->until;
+    if (control->kind != GWM_FAILED || e->failed_rank >= 0)
         return;
     e->failed_rank = from;
     snprintf(e->failed_reason, sizeof e->failed_reason, "%.*s", GWM_REASON_CAP - 1,
-             word->reason);
+             control->reason);
 }
 
 gw_status gwm_listen(gwm_end *e)
 {
-    sort_letters(e);
+    free_sent(e);
     for (;;) {
         MPI_Status status;
-        gwm_word word;
+        gwm_control control;
         int there = 0;
         int code =
             MPI_Iprobe(MPI_ANY_SOURCE, GWM_TAG_CONTROL, e->comm, &there, &status);
         if (code == MPI_SUCCESS && !there)
             return GW_OK;
         if (code == MPI_SUCCESS)
-            code = MPI_Recv(&word, (int)sizeof word, MPI_BYTE, status.MPI_SOURCE,
+            code = MPI_Recv(&control, (int)sizeof control, MPI_BYTE, status.MPI_SOURCE,
                             GWM_TAG_CONTROL, e->comm, &status);
         if (code != MPI_SUCCESS)
             return gwm_fail_mpi(e, code, "listening to other workers");
-        take_word(e, status.MPI_SOURCE, &word);
+        take_control(e, status.MPI_SOURCE, &control);
     }
 }
 
 void gwm_ask(gwm_end *e, int rank)
 {
-    post_letter(e, rank, GWM_PING, "");
+    post_kind(e, rank, GWM_PING, "");
 }
 
 void gwm_busy(void *ctx, double until)
 {
     gwm_end *e = ctx;
-    gwm_word word = {.kind = GWM_BUSY, .until = until};
+    gwm_control control = {.kind = GWM_BUSY, .until = until};
 
     e->linked = true;
     for (int r = 0; until > 0 && r < e->workers; r++)
         if (r != e->rank)
-            post_word(e, r, &word);
+            post_control(e, r, &control);
 }
 
 static void pause_briefly(void)
@@ -151,11 +151,11 @@ int gwm_suspect(void *ctx)
     return first_unheard(e);
 }
 
-static void let_letters_leave(gwm_end *e)
+static void let_messages_leave(gwm_end *e)
 {
     double end = gwm_now() + LEAVE_SECONDS;
 
-    while (e->letters != NULL && gwm_now() < end && gwm_listen(e) == GW_OK)
+    while (e->outgoing != NULL && gwm_now() < end && gwm_listen(e) == GW_OK)
         pause_briefly();
 }
 
@@ -169,18 +169,18 @@ void gwm_abort(void *ctx, const char *reason)
         fflush(NULL);
         MPI_Abort(e->comm, 1);
     }
-    /* What one has only heard all others have been told as well. */
+    /* If another worker failed first, it has told everybody itself. */
     if (e->failed_rank >= 0)
         return;
     for (int r = 0; r < e->workers; r++)
         if (r != e->rank)
-            post_letter(e, r, GWM_FAREWELL, reason);
-    let_letters_leave(e);
+            post_kind(e, r, GWM_FAILED, reason);
+    let_messages_leave(e);
 }
 
-void gwm_letters_close(gwm_end *e)
+void gwm_control_close(gwm_end *e)
 {
-    let_letters_leave(e);
-    /* MPI may still read those that are left: they are never freed. */
-    e->letters = NULL;
+    let_messages_leave(e);
+    /* MPI may still read the remaining ones, so they are never freed. */
+    e->outgoing = NULL;
 }

@@ -5,7 +5,7 @@
  *     mpi_comm.c      making and closing it, the table
  *     mpi_messages.c  posting sends and receives, and seeing them come to an end
  *     mpi_wait.c      sleeping in between
- *     mpi_control.c   what ends tell each other besides: failures, signs of life
+ *     mpi_control.c   control messages: failures, signs of life
  */
 #ifndef GWM_MPI_END_H
 #define GWM_MPI_END_H
@@ -27,9 +27,9 @@ enum { GWM_TAG_DATA = 1, GWM_TAG_CONTROL = 2, GWM_REASON_CAP = 440 };
 /* One posted send or receive, kept in a gw_request.
  *
  * On the wire a message is cut into parts of e->part bytes and a last one that is
- * shorter, perhaps empty: so the receiver, who only knows how much room there is,
- * sees where it ends, nothing is longer than MPI's counts allow, and a message that
- * takes minutes shows that it moves. Nearly all are a single part. */
+ * shorter and may be empty. So the receiver, which knows only how much room it has,
+ * sees where the message ends; no part is longer than MPI's counts allow; and a message
+ * that takes minutes shows progress. Nearly all messages have a single part. */
 typedef struct gwm_op {
     struct gwm_op *next; /* behind it in its queue */
     unsigned char *buf;
@@ -42,28 +42,29 @@ typedef struct gwm_op {
 
 _Static_assert(sizeof(gwm_op) <= sizeof(gw_request), "an operation fits its place");
 
-/* Operations with one peer in one direction of which parts are still to be posted:
- * later ones must wait, or parts would mix. */
+/* Operations with one peer in one direction that still have parts to post. Later
+ * operations must wait, or their parts would mix. */
 typedef struct gwm_queue {
     gwm_op *first, *last;
 } gwm_queue;
 
-/* What an end tells another. */
+/* The kinds of control messages. */
 typedef enum gwm_kind {
-    GWM_PING = 1,     /* asks for a sign of life */
-    GWM_PONG = 2,     /* the answer */
-    GWM_LEFT = 3,     /* the answer of one that has come to its end */
-    GWM_FAREWELL = 4, /* has failed */
-    GWM_BUSY = 5,     /* waits for a message on an emulated link, and until when */
+    GWM_PING = 1,   /* asks for a sign of life */
+    GWM_PONG = 2,   /* the answer */
+    GWM_LEFT = 3,   /* the answer of a worker that has ended */
+    GWM_FAILED = 4, /* the sender has failed */
+    GWM_BUSY =
+        5, /* the sender waits for a message on an emulated link until a given time */
 } gwm_kind;
 
-typedef struct gwm_word {
+typedef struct gwm_control {
     int kind;
-    double until;                /* of one that is busy */
-    char reason[GWM_REASON_CAP]; /* of a farewell */
-} gwm_word;
+    double until;                /* of GWM_BUSY */
+    char reason[GWM_REASON_CAP]; /* of GWM_FAILED */
+} gwm_control;
 
-typedef struct gwm_letter gwm_letter;
+typedef struct gwm_outgoing gwm_outgoing;
 
 typedef struct gwm_end {
     MPI_Comm comm;
@@ -71,7 +72,7 @@ typedef struct gwm_end {
     size_t part;
     double timeout;
     bool blocking, broken, closing;
-    bool one_thread; /* MPI allows but the thread that made this */
+    bool one_thread; /* MPI allows only the thread that made this end */
     pthread_t thread;
     char *hosts; /* workers * MPI_MAX_PROCESSOR_NAME */
 
@@ -84,12 +85,12 @@ typedef struct gwm_end {
     MPI_Status *statuses;
     gwm_queue *queues; /* [2 * workers]: sends, then receives */
 
-    gwm_letter *letters; /* on their way */
-    bool *heard;         /* [workers]: has given a sign of life since asked */
-    int failed_rank;     /* who said farewell, or -1 */
+    gwm_outgoing *outgoing; /* control messages that have not left yet */
+    bool *heard;            /* [workers]: has given a sign of life since asked */
+    int failed_rank;        /* the worker that failed, or -1 */
     char failed_reason[GWM_REASON_CAP];
     int left_rank;       /* who answered that it has ended, or -1 */
-    double looked_at;    /* when words were last looked for */
+    double looked_at;    /* when control messages were last polled for */
     double moved_at;     /* when something was posted or over */
     double asked_at;     /* when somebody was last asked for a sign of life */
     bool linked;         /* an emulated link lies over it */
@@ -111,24 +112,24 @@ gw_status gwm_test(void *ctx, gw_request *req, size_t *len);
 /* Blocks until req is over; for ends that are `blocking`. */
 gw_status gwm_finish(void *ctx, gw_request *req, size_t *len);
 
-/* Lets MPI work, with wait until a part is over, and takes note of those that are;
- * *moved says whether there were any. */
+/* Lets MPI make progress and records the parts that are over. With wait, it blocks
+ * until a part is over. *moved tells whether any part was over. */
 gw_status gwm_sweep(gwm_end *e, bool wait, bool *moved);
 
-/* Room for at least n requests. */
+/* Makes room for at least n requests. */
 gw_status gwm_reserve(gwm_end *e, int n);
 
 /* ---- mpi_wait.c ------------------------------------------------------------------ */
 
 gw_status gwm_wait(void *ctx, double seconds);
 
-/* What is done between two looks, the turn-th time: giving the core away, later naps
- * that grow. */
+/* Rests between two polls: at first it gives the core away, in later turns it sleeps
+ * for growing times. */
 void gwm_rest(int turn, double at_most);
 
 /* ---- mpi_control.c --------------------------------------------------------------- */
 
-/* Looks for words of others and answers; does not block. */
+/* Receives and answers control messages. It does not block. */
 gw_status gwm_listen(gwm_end *e);
 
 /* Asks one worker for a sign of life. */
@@ -138,7 +139,7 @@ int gwm_suspect(void *ctx);
 void gwm_abort(void *ctx, const char *reason);
 void gwm_busy(void *ctx, double until);
 
-/* Gives letters a moment to leave, and forgets them. */
-void gwm_letters_close(gwm_end *e);
+/* Waits briefly for control messages to leave, and forgets them. */
+void gwm_control_close(gwm_end *e);
 
 #endif

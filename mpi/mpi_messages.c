@@ -2,9 +2,9 @@
  *
  * mpi_messages.c - posting sends and receives, and seeing them come to an end.
  *
- * All requests that MPI has are in one array, so that one MPI_Testsome() looks at
- * all of them: with a thousand workers, testing them one by one would let MPI make
- * its rounds a thousand times. */
+ * All requests are in one array, so that one MPI_Testsome() tests all of them. With a
+ * thousand workers, testing them one by one would run MPI's progress engine a thousand
+ * times. */
 #define _GNU_SOURCE
 #include "mpi_end.h"
 

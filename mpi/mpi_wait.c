@@ -2,9 +2,10 @@
  *
  * mpi_wait.c - sleeping until a message may have come.
  *
- * MPI has no way to sleep: it either looks or spins. When more ranks than cores run,
- * a rank that spins takes the core from the one it waits for. So: look a few times,
- * giving the core away in between, then take naps that grow while nothing happens. */
+ * MPI has no way to sleep: it either polls or spins. If there are more ranks than
+ * cores, a rank that spins takes the core from the one it waits for. So this file polls
+ * a few times, gives the core away in between, and then naps for growing times while
+ * nothing happens. */
 #define _GNU_SOURCE
 #include "mpi_end.h"
 
@@ -21,11 +22,11 @@ enum { LOOKS = 16, NAPS_PER_LENGTH = 8 };
 #define FIRST_NAP   20e-6
 #define LONGEST_NAP 200e-6
 
-/* How often words of others are looked for, which tell of failures. */
+/* How often to poll for control messages, which report failures. */
 #define LISTEN_EVERY 0.02
 
-/* How long nothing has to happen before, and between, questions to the one that is
- * awaited. */
+/* After so many seconds without progress, and again after each interval, the worker
+ * that is waited for is asked for a sign of life. */
 #define ASK_EVERY 1.0
 
 double gwm_now(void)
@@ -36,8 +37,8 @@ double gwm_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Linux lets timers fire up to 50 us late to save power, more than a nap takes. Per
- * thread, hence here. */
+/* Linux lets timers fire up to 50 us late to save power, which is longer than a nap.
+ * The setting belongs to a thread, so each thread makes it here. */
 static void sharpen_timers(void)
 {
     static _Thread_local bool done;

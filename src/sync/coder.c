@@ -73,7 +73,7 @@ size_t gwi_coding_vector_bound(const gwi_coding *c, size_t n)
 /* ---- values --------------------------------------------------------------- */
 
 static void put_values(gwi_coding *c, gwi_wire_writer *w, float *v, size_t k,
-                       const gwi_occasion *at)
+                       const gwi_message_context *at)
 {
     c->coder->put(c, w, v, k, at);
     gwi_wire_put_f32(w->scales, c->scales, w->scale_count);
@@ -104,7 +104,7 @@ float gwi_coding_peak(const gwi_coding *c)
 /* ---- lists ---------------------------------------------------------------- */
 
 gw_status gwi_coding_put_list(gwi_coding *c, gwi_list *list, size_t n,
-                              const gwi_occasion *at, uint8_t *msg, size_t cap,
+                              const gwi_message_context *at, uint8_t *msg, size_t cap,
                               size_t *len)
 {
     gwi_wire_form form = form_of(c, GWI_WIRE_SPARSE, n, list->n, at->step);
@@ -166,7 +166,7 @@ gw_status gwi_coding_get_list(gwi_coding *c, const uint8_t *msg, size_t len, siz
 /* ---- vectors -------------------------------------------------------------- */
 
 gw_status gwi_coding_put_vector(gwi_coding *c, float *v, size_t n,
-                                const gwi_occasion *at, uint8_t *msg, size_t cap,
+                                const gwi_message_context *at, uint8_t *msg, size_t cap,
                                 size_t *len)
 {
     gwi_wire_form form = form_of(c, GWI_WIRE_DENSE, n, n, at->step);

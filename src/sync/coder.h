@@ -32,7 +32,7 @@ size_t gwi_coding_list_bound(const gwi_coding *coding, size_t n, size_t k);
 size_t gwi_coding_vector_bound(const gwi_coding *coding, size_t n);
 
 /* What a message is for. */
-struct gwi_occasion {
+struct gwi_message_context {
     uint64_t step;
     uint64_t key;    /* of random rounding */
     uint64_t bucket; /* of a vector: number of its first one in the random bits */
@@ -40,7 +40,7 @@ struct gwi_occasion {
 
 /* Writes list (of a vector of n floats) and sets *len; its values become the error. */
 gw_status gwi_coding_put_list(gwi_coding *coding, gwi_list *list, size_t n,
-                              const gwi_occasion *at, uint8_t *msg, size_t cap,
+                              const gwi_message_context *at, uint8_t *msg, size_t cap,
                               size_t *len);
 
 /* Reads a message about n floats into list, up to its capacity. The bytes may be
@@ -50,7 +50,7 @@ gw_status gwi_coding_get_list(gwi_coding *coding, const uint8_t *msg, size_t len
 
 /* The same for a whole vector: v becomes the error; acc += values, or out = values. */
 gw_status gwi_coding_put_vector(gwi_coding *coding, float *v, size_t n,
-                                const gwi_occasion *at, uint8_t *msg, size_t cap,
+                                const gwi_message_context *at, uint8_t *msg, size_t cap,
                                 size_t *len);
 gw_status gwi_coding_add_vector(gwi_coding *coding, const uint8_t *msg, size_t len,
                                 uint64_t step, float *acc, size_t n);

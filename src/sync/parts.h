@@ -114,7 +114,7 @@ typedef struct gwi_transform {
 /* ---- coder: how -------------------------------------------------------------- */
 
 typedef struct gwi_coding gwi_coding; /* coder.h */
-typedef struct gwi_occasion gwi_occasion;
+typedef struct gwi_message_context gwi_message_context;
 typedef struct gwi_exchange gwi_exchange;
 
 typedef struct gwi_coder {
@@ -139,7 +139,7 @@ typedef struct gwi_coder {
      * the error. Reads them from view to out, or adds them to acc: without add() whole
      * vectors cannot be coded. */
     void (*put)(gwi_coding *coding, gwi_wire_writer *writer, float *v, size_t k,
-                const gwi_occasion *at);
+                const gwi_message_context *at);
     void (*get)(gwi_coding *coding, const gwi_wire_view *view, float *out);
     void (*add)(gwi_coding *coding, const gwi_wire_view *view, float *acc);
 

@@ -9,14 +9,15 @@
  *     receiver:  begin = max(start + latency, ingress free);
  *                due   = ingress free = begin + S/rate
  *
- * The sender alone knows when its interface is free, and the receiver alone when
- * its own is, so no state is shared: the start travels in a note before each
- * message. The message itself moves through the transport below as fast as it
- * can; the receive is only reported when it is due. Notes are part of the
- * emulation and are not counted as traffic.
+ * Only the sender knows when its interface is free, and only the receiver knows
+ * when its own is. So no state is shared: a time stamp before each message tells the
+ * start. The message itself moves through the transport below as fast as it can, but
+ * the receive is reported only when it is due. Stamps are part of the emulation and are
+ * not counted as traffic.
  *
- * A worker that waits for a message on its way tells all others until when, through
- * the transport: some wait for it in turn, and see nothing of that message. */
+ * A worker that waits for a message on the link tells all others, through the
+ * transport, how long it will take. Some of them may wait for this worker and cannot
+ * see that message. */
 #define _GNU_SOURCE
 #include "transport/link.h"
 
@@ -32,19 +33,19 @@
  * their way. */
 #define TELL_SHARE (1.0 / 8)
 
-typedef struct note {
+typedef struct stamp {
     double start;
     uint64_t len;
-} note;
+} stamp;
 
-/* One operation: a note and a message on the transport below. */
+/* One operation: a stamp and a message on the transport below. */
 typedef struct link_op {
     struct link_op *next; /* in the list of active or of unused ones */
-    gw_request note_request, body_request;
-    note note;
-    double due; /* when it may be reported; known for a receive once noted */
+    gw_request stamp_request, body_request;
+    stamp stamp;
+    double due; /* when it may be reported; known for a receive once stamped */
     size_t len;
-    bool sends, note_over, body_over;
+    bool sends, stamp_over, body_over;
 } link_op;
 
 typedef struct link_end {
@@ -160,13 +161,13 @@ static gw_status link_send(void *ctx, int to, const void *buf, size_t len,
     if (op == NULL)
         return gw_fail(GW_ERR_NOMEM, "not enough memory for a message on a link");
     op->sends = true;
-    op->note.start = later(gwi_now(), l->egress_free);
-    op->note.len = len;
-    op->due = op->note.start + (double)len / l->rate.bytes_per_second;
+    op->stamp.start = later(gwi_now(), l->egress_free);
+    op->stamp.len = len;
+    op->due = op->stamp.start + (double)len / l->rate.bytes_per_second;
     l->egress_free = op->due;
     activate(l, op, req);
-    GWI_TRY(
-        l->below.send(l->below_ctx, to, &op->note, sizeof op->note, &op->note_request));
+    GWI_TRY(l->below.send(l->below_ctx, to, &op->stamp, sizeof op->stamp,
+                          &op->stamp_request));
     return l->below.send(l->below_ctx, to, buf, len, &op->body_request);
 }
 
@@ -178,29 +179,29 @@ static gw_status link_recv(void *ctx, int from, void *buf, size_t cap, gw_reques
     if (op == NULL)
         return gw_fail(GW_ERR_NOMEM, "not enough memory for a message on a link");
     activate(l, op, req);
-    GWI_TRY(l->below.recv(l->below_ctx, from, &op->note, sizeof op->note,
-                          &op->note_request));
+    GWI_TRY(l->below.recv(l->below_ctx, from, &op->stamp, sizeof op->stamp,
+                          &op->stamp_request));
     return l->below.recv(l->below_ctx, from, buf, cap, &op->body_request);
 }
 
-/* The note of a receive is here: its message gets its place on the interface. */
-static gw_status schedule(link_end *l, link_op *op, size_t note_len)
+/* The stamp of a receive is here: its message gets its place on the interface. */
+static gw_status schedule(link_end *l, link_op *op, size_t stamp_len)
 {
-    if (note_len != sizeof op->note)
+    if (stamp_len != sizeof op->stamp)
         return gw_fail(GW_ERR_DATA, "another worker does not emulate a link; use the "
                                     "same link on every worker");
-    double begin = later(op->note.start + l->rate.latency, l->ingress_free);
-    op->due = begin + (double)op->note.len / l->rate.bytes_per_second;
+    double begin = later(op->stamp.start + l->rate.latency, l->ingress_free);
+    op->due = begin + (double)op->stamp.len / l->rate.bytes_per_second;
     l->ingress_free = op->due;
     return GW_OK;
 }
 
-static gw_status test_note(link_end *l, link_op *op)
+static gw_status test_stamp(link_end *l, link_op *op)
 {
     size_t len = 0;
 
-    GWI_TRY(l->below.test(l->below_ctx, &op->note_request, &len));
-    op->note_over = true;
+    GWI_TRY(l->below.test(l->below_ctx, &op->stamp_request, &len));
+    op->stamp_over = true;
     return op->sends ? GW_OK : schedule(l, op, len);
 }
 
@@ -216,8 +217,8 @@ static gw_status link_test(void *ctx, gw_request *req, size_t *len)
     link_end *l = ctx;
     link_op *op = req->pointer[0];
 
-    if (!op->note_over)
-        GWI_TRY(test_note(l, op));
+    if (!op->stamp_over)
+        GWI_TRY(test_stamp(l, op));
     if (!op->body_over)
         GWI_TRY(test_body(l, op));
     if (gwi_now() < op->due)
@@ -235,7 +236,7 @@ static double next_due(const link_end *l, double now)
     double next = 0;
 
     for (const link_op *op = l->active; op != NULL; op = op->next) {
-        bool waits_below = op->due <= now && !(op->note_over && op->body_over);
+        bool waits_below = op->due <= now && !(op->stamp_over && op->body_over);
         if (op->due > 0 && !waits_below && (next == 0 || op->due < next))
             next = op->due;
     }

@@ -112,7 +112,7 @@ static void test_more(const char *spec)
 }
 
 /* The worker with the bad gradient says so; those who talk to it hear of it from the
- * exchange itself or by its farewell, and all go on living. */
+ * exchange itself or by its reason, and all go on living. */
 static void test_bad_number(const char *spec)
 {
     conform_job bad = {.spec = spec, .steps = 5, .bad_step = 3};

@@ -465,7 +465,7 @@ static void test_empty_lists(void **state)
 {
     gw_tensor tensor = {.name = "t", .rows = 10, .cols = 10};
     const char *const specs[] = {"topk:0.1+1bit", "topk:0.1+1bit:centre=column"};
-    const gwi_occasion at = {.step = 5};
+    const gwi_message_context at = {.step = 5};
     gwi_coding coding[2];
     gwi_spec spec[2];
     gw_layout *layout;

@@ -11,7 +11,7 @@ static void bf16_form(const gwi_spec *spec, gwi_wire_form *form)
 }
 
 static void bf16_put(gwi_coding *c, gwi_wire_writer *w, float *v, size_t k,
-                     const gwi_occasion *at)
+                     const gwi_message_context *at)
 {
     (void)c, (void)at;
     gwi_bf16_encode_subtract(v, k, w->values);

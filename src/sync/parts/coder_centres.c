@@ -53,7 +53,7 @@ static gwi_centres fit_centres(const gwi_coding *c, const float *v, size_t k)
 }
 
 static void centres_put(gwi_coding *c, gwi_wire_writer *w, float *v, size_t k,
-                        const gwi_occasion *at)
+                        const gwi_message_context *at)
 {
     gwi_centres centres = fit_centres(c, v, k);
 

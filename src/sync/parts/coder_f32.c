@@ -12,7 +12,7 @@ static void f32_form(const gwi_spec *spec, gwi_wire_form *form)
 }
 
 static void f32_put(gwi_coding *c, gwi_wire_writer *w, float *v, size_t k,
-                    const gwi_occasion *at)
+                    const gwi_message_context *at)
 {
     (void)c, (void)at;
     gwi_wire_put_f32(w->values, v, k);

@@ -165,7 +165,7 @@ static size_t levels_scales(const gwi_coding *c, size_t k)
 }
 
 static void levels_put(gwi_coding *c, gwi_wire_writer *w, float *v, size_t k,
-                       const gwi_occasion *at)
+                       const gwi_message_context *at)
 {
     gwi_levels_format format = format_of(c->spec);
 

@@ -49,7 +49,7 @@ static size_t signs_scales(const gwi_coding *c, size_t k)
 }
 
 static void signs_put(gwi_coding *c, gwi_wire_writer *w, float *v, size_t k,
-                      const gwi_occasion *at)
+                      const gwi_message_context *at)
 {
     (void)at;
     gwi_signs_encode_subtract(v, k, signs_bucket(c->spec), w->values, c->scales);

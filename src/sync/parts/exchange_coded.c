@@ -186,7 +186,7 @@ static gw_status run_gather(gw_sync *s, float *v, gwi_note *note)
     coded *x = gwi_state(s, GWI_EXCHANGE);
     size_t n = gwi_rest(s), len;
     uint8_t *msg = x->in + (size_t)s->comm->rank * x->cap;
-    gwi_occasion at = {.step = s->step, .key = gwi_sync_key(s, false)};
+    gwi_message_context at = {.step = s->step, .key = gwi_sync_key(s, false)};
     bool good = *note == 0;
 
     if (good)
@@ -211,7 +211,7 @@ static gw_status code_segments(gw_sync *s, float *src)
 
     for (int r = 0; r < s->comm->workers; r++) {
         segment g = segment_of(s, r);
-        gwi_occasion at = {s->step, gwi_sync_key(s, false), g.bucket};
+        gwi_message_context at = {s->step, gwi_sync_key(s, false), g.bucket};
         if (r != s->comm->rank)
             GWI_TRY(gwi_coding_put_vector(&s->coding, src + g.begin, g.end - g.begin,
                                           &at, x->out + (size_t)r * x->cap, x->cap,
@@ -287,7 +287,7 @@ static gw_status code_average(gw_sync *s, float *v, segment g, size_t *len)
 {
     coded *x = gwi_state(s, GWI_EXCHANGE);
     size_t n = g.end - g.begin;
-    gwi_occasion at = {s->step, gwi_sync_key(s, true), g.bucket};
+    gwi_message_context at = {s->step, gwi_sync_key(s, true), g.bucket};
 
     GWI_TRY(gwi_coding_put_vector(&s->coding, v + g.begin, n, &at,
                                   x->in + (size_t)s->comm->rank * x->cap, x->cap, len));

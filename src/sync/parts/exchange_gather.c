@@ -53,7 +53,7 @@ static gw_status encode(gw_sync *s, const gwi_result *at, uint8_t *msg, size_t *
                         gwi_note *note)
 {
     gather *x = gwi_state(s, GWI_EXCHANGE);
-    gwi_occasion occasion = {.step = s->step, .key = gwi_sync_key(s, false)};
+    gwi_message_context context = {.step = s->step, .key = gwi_sync_key(s, false)};
 
     gwi_choose(s, at);
     *note = gwi_look_at_selected(s);
@@ -61,7 +61,7 @@ static gw_status encode(gw_sync *s, const gwi_result *at, uint8_t *msg, size_t *
         *len = gwi_put_note(s, msg, *note);
         return GW_OK;
     }
-    GWI_TRY(gwi_coding_put_list(&s->coding, &s->list, s->layout->floats, &occasion, msg,
+    GWI_TRY(gwi_coding_put_list(&s->coding, &s->list, s->layout->floats, &context, msg,
                                 x->cap, len));
     if (!gwi_coder_of(&s->spec)->exact)
         gwi_keep(s, &s->list);

@@ -146,7 +146,7 @@ static void copy_list(gwi_list *to, const gwi_list *from)
 static gw_status write_list(gw_sync *s, bool second, size_t *len)
 {
     tree *x = gwi_state(s, GWI_EXCHANGE);
-    gwi_occasion at = {.step = s->step, .key = gwi_sync_key(s, second)};
+    gwi_message_context at = {.step = s->step, .key = gwi_sync_key(s, second)};
 
     GWI_TRY(gwi_coding_put_list(&s->coding, &s->list, s->layout->floats, &at, x->out,
                                 x->cap, len));
