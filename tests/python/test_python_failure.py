@@ -49,7 +49,7 @@ def wrong_use(rank, workers):
     raises(TypeError, "spec must be a string", lambda: attach(model, 5))
     for spec in ("local:4", "spa:2", "oneshot", "pqasgd:2,4", "a2sgd:resync=4",
                  "local:2+topk:0.1"):
-        raises(ValueError, "exchanges models after each step of the optimizer",
+        raises(ValueError, "exchanges models after the optimizer",
                lambda: attach(model, spec))
     raises(ValueError, "nonfinite='skip' skips steps",
            lambda: attach(model, "dense", nonfinite="skip"))
