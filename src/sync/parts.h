@@ -10,9 +10,10 @@
  *     memory     what is kept of what was not sent        parts/memory_*.c
  *     outer      what is done with the average            parts/outer_*.c
  *
- * A part is one file whose only external symbols are its table and the stages that
- * users write for it. Every table begins with a gwi_part. Slots that are marked with *
- * must be filled in; the others may be NULL, 0 or false. */
+ * A part is the code that answers one of these questions: one file whose only external
+ * symbols are its table and the stages that users write for it. Every table begins with
+ * a gwi_part. Slots whose comment begins with * must be filled in; the others may be
+ * NULL, 0 or false. */
 #ifndef GWI_PARTS_H
 #define GWI_PARTS_H
 
@@ -24,36 +25,39 @@
 
 /* ---- what all kinds have -------------------------------------------------- */
 
-/* Floats that a part remembers from step to step: gwi_kept() in sync.h. They are
- * zeroed at first, saved, loaded and counted by whoever walks this list. */
+/* A memory: floats that a part remembers from step to step; gwi_kept() in sync.h
+ * returns them. They are zero at first. The code that saves, loads and counts memories
+ * walks this list. */
 typedef struct gwi_remembered {
-    const char *name;   /* of saved states: one word */
+    const char *name;   /* in saved states; one word */
     const char *what;   /* for messages */
-    unsigned tag;       /* bit of saved states, different for all parts of a spec */
-    gw_handing handing; /* when a run goes on with another number of workers */
+    unsigned tag;       /* its bit in saved states; no two parts of a spec share one */
+    gw_handing handing; /* if a run continues with another number of workers */
     bool (*wanted)(const gwi_spec *spec); /* NULL: always */
-    /* How many floats, if not as many as the model has. */
+    /* Returns how many floats it has; NULL: as many as the model. */
     size_t (*floats)(const gwi_spec *spec, const gw_layout *layout);
 } gwi_remembered;
 
-/* Tags of the memories that more than one file knows, and how many tags there are. */
+/* Tags of the memories that several files know, and the number of tags. */
 enum { GWI_RESIDUAL, GWI_VELOCITY, GWI_REFERENCE, GWI_MEAN, GWI_RATE, GWI_TAGS = 16 };
 
 struct gwi_part {
     const char *name;
     const gwi_key *keys;  /* ends with one without a name */
-    const void *defaults; /* the options, options_size bytes, before keys set them; */
-    size_t options_size;  /* NULL: zeros */
+    const void *defaults; /* the options before keys set them; NULL: zeros */
+    size_t options_size;  /* bytes of options */
 
-    /* What it needs of the other parts; says it in its own words: GW_ERR_SPEC. `stage`
-     * is the one that brought it. Nothing is switched off yet. */
+    /* Checks what this part needs of the other parts, and fails with GW_ERR_SPEC and a
+     * message of its own. `stage` is the stage that uses this part. Nothing is switched
+     * off yet. */
     gw_status (*check)(const gwi_spec *spec, const gwi_stage *stage);
 
-    /* Whether the options switch it off, so that the usual part takes its place. */
+    /* Returns whether the options switch it off. The usual part then takes its
+     * place. */
     bool (*off)(const gwi_spec *spec);
 
-    /* Bytes of zeroed state of its own: gwi_state() in sync.h. init() prepares it; if
-     * it fails, it must leave it so that fini() is safe. */
+    /* The part's own state: this many zeroed bytes, which gwi_state() in sync.h
+     * returns. init() prepares it. If init() fails, fini() must still be safe. */
     size_t state_size;
     gw_status (*init)(gw_sync *sync);
     void (*fini)(gw_sync *sync);
@@ -65,10 +69,11 @@ struct gwi_part {
 
 typedef struct gwi_schedule {
     gwi_part part;
-    gwi_subject subject; /* that it hands over, if nothing compresses it */
-    bool talks;          /* before the end */
-    bool never;          /* not even then */
-    /* Steps in the period that begins after `done` local steps; NULL: every step. */
+    gwi_subject subject; /* what it exchanges if nothing compresses it */
+    bool talks;          /* workers talk before the end */
+    bool never;          /* they do not even talk at the end */
+    /* Returns the length in steps of the period that begins after `done` local steps.
+     * NULL: workers talk in every step. */
     uint64_t (*period)(const gwi_spec *spec, uint64_t done, int workers);
     uint64_t (*start)(
         const gwi_spec *spec);              /* dense steps before the first local one */
@@ -78,33 +83,36 @@ typedef struct gwi_schedule {
 
 /* ---- selector: which ------------------------------------------------------- */
 
-/* Coordinates that all workers know without being told. */
+/* Coordinates that all workers know without a message. */
 typedef struct gwi_common {
-    size_t begin, end;     /* those from begin to before end, if index is NULL; */
-    const uint32_t *index; /* otherwise `count` of them, ascending */
+    size_t begin, end;     /* the coordinates in [begin, end), if index is NULL; */
+    const uint32_t *index; /* otherwise `count` coordinates, ascending */
     size_t count;
 } gwi_common;
 
 typedef struct gwi_selector {
     gwi_part part;
-    /* * The part of the coordinates that is sent when the beginning is over. */
+    /* * Returns the fraction of the coordinates that is sent after the first steps. */
     double (*density)(const gwi_spec *spec);
-    /* * The most entries that one selection of n floats can give, if not all. */
+    /* * Returns the most entries that a selection from n floats can have, if it does
+     * not take all. */
     size_t (*most)(const gwi_spec *spec, size_t n);
 
-    /* * One of these two; with run(), part.off, too. run() moves the chosen coordinates
-     * of r + g, none of which is 0, to sync->list and leaves the rest in r; g is NULL
-     * if r has it already. */
+    /* * A selector has one of these two; with run(), it also has part.off. run() moves
+     * the chosen coordinates of r + g, none of which is 0, to sync->list and leaves the
+     * rest in r. g is NULL if it has already been added to r. agree() gives coordinates
+     * that all workers know. */
     void (*run)(gw_sync *sync, float *r, const float *g);
     void (*agree)(gw_sync *sync, gwi_common *out);
 
-    bool of_models; /* takes a part of the models; what it leaves stays in them */
-    bool shows_bad; /* NaN and infinity are always among what is chosen */
+    bool of_models; /* selects from models; what it leaves out stays in them */
+    bool shows_bad; /* NaN and infinity are always chosen */
 } gwi_selector;
 
 /* ---- transform: in which basis ---------------------------------------------- */
 
-/* Both replace v by its coordinates, and coordinates by v; NULL: as they are. */
+/* forward() replaces v with its coordinates in another basis, back() does the reverse.
+ * NULL: v is its own coordinates. */
 typedef struct gwi_transform {
     gwi_part part;
     void (*forward)(gw_sync *sync, float *v);
@@ -119,32 +127,34 @@ typedef struct gwi_exchange gwi_exchange;
 
 typedef struct gwi_coder {
     gwi_part part;
-    const gwi_exchange *whole; /* for whole vectors; NULL: it codes lists alone */
-    bool exact;                /* nothing is lost: there is no error to keep */
-    bool finite;               /* what is decoded can be nothing but finite */
+    const gwi_exchange *whole; /* for whole vectors; NULL: it codes only lists */
+    bool exact;                /* nothing is lost, so there is no error to keep */
+    bool finite;               /* decoded values are always finite */
     bool has_peaks; /* no value is larger than the largest scale of its message */
 
     /* * Fills in coding, bits and group of a message's form. */
     void (*form)(const gwi_spec *spec, gwi_wire_form *form);
-    /* Values that share a scale, so that vectors are cut there; NULL: 512. */
+    /* Returns how many values share a scale. Vectors are cut at multiples of it. NULL:
+     * 512. */
     size_t (*bucket)(const gwi_spec *spec);
     uint64_t (*seed)(const gwi_spec *spec); /* of rounding; NULL: 0 */
 
-    /* The scales that a message of up to k values can have; NULL: none. And bytes of
-     * memory that coding needs, at coding->own. */
+    /* scales() returns how many scales a message of up to k values can have; NULL:
+     * none. own() returns how many bytes of memory the coder needs at coding->own. */
     size_t (*scales)(const gwi_coding *coding, size_t k);
     size_t (*own)(const gwi_coding *coding);
 
-    /* * Writes k values and their scales (coding->scales) where writer says; v becomes
-     * the error. Reads them from view to out, or adds them to acc: without add() whole
-     * vectors cannot be coded. */
+    /* * put() writes k values and their scales (coding->scales) to writer; v becomes
+     * the error. get() reads values from view into out, and add() adds them to acc.
+     * Without add() the coder cannot code whole vectors. */
     void (*put)(gwi_coding *coding, gwi_wire_writer *writer, float *v, size_t k,
                 const gwi_message_context *at);
     void (*get)(gwi_coding *coding, const gwi_wire_view *view, float *out);
     void (*add)(gwi_coding *coding, const gwi_wire_view *view, float *acc);
 
-    /* Where scales depend on positions: the group of a list, and the list instead of
-     * its values. get_list() is given a list with its positions; GW_ERR_DATA. */
+    /* For coders whose scales depend on positions: group() returns the group of a list,
+     * and put_list() and get_list() code the list instead of its values. The list given
+     * to get_list() has its positions already. get_list() fails with GW_ERR_DATA. */
     bool (*by_position)(const gwi_spec *spec);
     size_t (*group)(gwi_coding *coding, const gwi_list *list);
     void (*put_list)(gwi_coding *coding, gwi_wire_writer *writer, gwi_list *list);
@@ -154,16 +164,17 @@ typedef struct gwi_coder {
 
 /* ---- exchange: how messages are combined --------------------------------------- */
 
-/* Where a vector is, and where its average belongs. Either v has as many floats as the
- * layout; or it is NULL, the vector is in the residual already, and its average belongs
- * into pieces, which are clear, and those of the whole vector. */
+/* Where a vector is, and where its average goes. Either v has as many floats as the
+ * layout. Or v is NULL, the vector is already in the residual, and its average goes to
+ * the pieces, which are those of the whole vector and are zero. */
 typedef struct gwi_result {
     float *v;
     const gw_piece *pieces;
     size_t count;
 } gwi_result;
 
-/* How messages wait for each other: so many, and so many bytes, one after another. */
+/* How messages wait for each other: the number of messages, and of bytes, that follow
+ * one after the other. */
 typedef struct gwi_path {
     double rounds, bytes;
 } gwi_path;
@@ -171,23 +182,24 @@ typedef struct gwi_path {
 struct gwi_exchange {
     gwi_part part;
 
-    /* * Replaces a vector by its average over the workers, or by the average of what
-     * was sent of it. *note is this worker's and must be the least of all workers'
-     * afterwards; if it is not 0 then, the result is undefined and what was selected
-     * is back in the residual. May block. */
+    /* * Replaces a vector with its average over the workers, or with the average of
+     * what was sent of it. *note is this worker's note, and afterwards the least of all
+     * workers' notes. If that is not 0, the result is undefined, and what was selected
+     * is back in the residual. It may block. */
     gw_status (*run)(gw_sync *sync, const gwi_result *at, gwi_note *note);
 
-    /* * The path of all exchanges that `traffic` counts; workers > 1. */
+    /* * Returns the path of all exchanges that `traffic` counts. workers is above 1. */
     gwi_path (*path)(const gwi_spec *spec, const gw_layout *layout, int workers,
                      const gw_traffic *traffic);
 
-    bool lossy;     /* has a use for a residual; otherwise all is sent whole */
-    bool of_lists;  /* sends what a selector has chosen for itself alone */
-    bool closes_up; /* is given v and residual without small tensors: gwi_rest() */
-    bool differs;   /* does not leave the same vector on all workers */
-    bool codes;     /* sends something else than the floats, whatever the coder */
+    bool lossy;     /* can use a residual; otherwise everything is sent */
+    bool of_lists;  /* sends entries that each worker chooses for itself */
+    bool closes_up; /* gets v and residual without small tensors: gwi_rest() */
+    bool differs;   /* leaves different vectors on the workers */
+    bool codes;     /* does not send the floats themselves, whatever the coder */
     bool (*gathers)(const gwi_spec *spec); /* all to all: bytes grow with workers */
-    /* Steps between averages of models that it lets drift apart; NULL or 0: never. */
+    /* Returns the steps between averages of models that drift apart; NULL or 0:
+     * never. */
     uint64_t (*resync)(const gwi_spec *spec);
 };
 
@@ -197,7 +209,7 @@ struct gwi_exchange {
 typedef struct gwi_memory {
     gwi_part part;
     bool (*keeps)(const gwi_spec *spec); /* whether there is a residual; NULL: none */
-    /* The entries of list were not sent, or not exactly. */
+    /* Keeps the entries of list, which were not sent, or not exactly. */
     void (*keep)(gw_sync *sync, const gwi_list *list);
 } gwi_memory;
 
@@ -206,10 +218,11 @@ typedef struct gwi_memory {
 
 typedef struct gwi_outer {
     gwi_part part;
-    /* * x is the average of what was sent of the models' changes since the last common
-     * one; it becomes the model to go on from. */
+    /* * x is the average of what was sent of the changes since the last common model.
+     * It becomes the model to continue from. */
     void (*step)(gw_sync *sync, float *x);
-    /* The model of this worker after each step, and the one that training ends with. */
+    /* see() gets this worker's model after each step. end() replaces x with the model
+     * that training ends with. */
     void (*see)(gw_sync *sync, const float *x);
     void (*end)(gw_sync *sync, float *x);
     bool (*sees)(const gwi_spec *spec); /* whether it must see models */
@@ -266,13 +279,13 @@ static inline const gwi_outer *gwi_outer_of(const gwi_spec *spec)
     return (const gwi_outer *)spec->part[GWI_OUTER];
 }
 
-/* Whether some of what is exchanged is not sent, or not exactly. */
+/* Returns whether something is not sent, or not exactly. */
 static inline bool gwi_loses(const gwi_spec *spec)
 {
     return gwi_exchange_of(spec)->lossy && spec->subject != GWI_MODEL;
 }
 
-/* Whether what is not sent is kept in a residual. */
+/* Returns whether what is not sent is kept in a residual. */
 static inline bool gwi_keeps_residual(const gwi_spec *spec)
 {
     const gwi_memory *memory = gwi_memory_of(spec);
@@ -280,7 +293,8 @@ static inline bool gwi_keeps_residual(const gwi_spec *spec)
     return memory->keeps != NULL && memory->keeps(spec);
 }
 
-/* Whether workers send entries of their own choice, and whether they leave any out. */
+/* Return whether each worker chooses the entries that it sends, and whether it leaves
+ * any out. */
 static inline bool gwi_sends_lists(const gwi_spec *spec)
 {
     return gwi_selector_of(spec)->run != NULL;
@@ -293,7 +307,7 @@ static inline bool gwi_chooses(const gwi_spec *spec)
     return selector->run != NULL && !selector->part.off(spec);
 }
 
-/* Whether a spec sends some coordinates only. */
+/* Returns whether a spec sends only some coordinates. */
 static inline bool gwi_leaves_out(const gwi_spec *spec)
 {
     return spec->part[GWI_SELECTOR] != &gwi_selector_all.part;

@@ -67,7 +67,7 @@ def wrong_use(rank, workers):
     handle.detach()
     other = ddp()
     other.register_comm_hook(None, lambda state, bucket: None)
-    raises(RuntimeError, "has another communication hook", lambda: attach(other, "dense"))
+    raises(RuntimeError, "already has a communication hook", lambda: attach(other, "dense"))
 
 
 def every_recipe_is_known(rank, workers):
