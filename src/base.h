@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * base.h - what every file inside the library may use: failing in one
- * statement, and the one pair of functions through which memory comes and goes. */
+ * base.h - what every file inside the library may use: a macro that passes failures
+ * on, and the one pair of functions that allocates and frees memory. */
 #ifndef GWI_BASE_H
 #define GWI_BASE_H
 

@@ -2,10 +2,10 @@
  *
  * comm.c - one worker's connection to the others.
  *
- * A transport only posts and tests. Here is the one place that waits: every
- * posted operation hangs in a list, the wait loop tests them all, sleeps in the
- * transport in between, and gives up when a worker is gone or nothing has moved
- * for the time limit. */
+ * A transport only posts and tests. This file is the one place that waits: every
+ * posted operation is in a list. The wait loop tests all of them, sleeps in the
+ * transport in between, and gives up when a worker is gone or when there was no
+ * progress for as long as the time limit. */
 #define _GNU_SOURCE
 #include "comm.h"
 #include "trace.h"

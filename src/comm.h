@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * comm.h - the inside of a gw_comm: posting operations on its transport, waiting
- * for them with a time limit, counting what crossed. Collectives are built on
- * this and nothing else. */
+ * comm.h - the inside of a gw_comm: it posts operations on its transport, waits for
+ * them with a time limit, and counts the traffic. Collectives use only this file. */
 #ifndef GWI_COMM_H
 #define GWI_COMM_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace.h - what comm.c tells a tracer: that it waits, that it sends. */
+ * trace.h - how comm.c reports to a tracer that it waits or sends. */
 #ifndef GWI_TRACE_H
 #define GWI_TRACE_H
 

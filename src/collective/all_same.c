@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * all_same.c - whether all workers bring the same word, in twice log2 P rounds: the
- * least word reaches all, and so does the greatest. */
+ * all_same.c - finds out whether all workers have the same number, in twice log2 P
+ * rounds: all workers learn the least number, and then the greatest. */
 #include "collective/collective.h"
 
 gw_status gwi_all_same(gw_comm *c, uint64_t word, bool *same)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check.h - the check of messages that have no header: raw floats, and bytes of the
- * caller's.
+ * check.h - the checksum of messages without a header: raw floats, and bytes of the
+ * caller.
  *
- * Floats that go by recursive doubling are packed, and the check ends the message.
- * Everything else is sent from where it lies and received where it belongs, with no
- * room behind it; its check, 4 bytes, follows in a message to the same worker. */
+ * Recursive doubling packs its floats, and the checksum is at the end of the message.
+ * Everything else is sent and received in place, with no room after it. Its checksum, 4
+ * bytes, follows in a message of its own to the same worker. */
 #ifndef GWI_CHECK_H
 #define GWI_CHECK_H
 

@@ -7,9 +7,9 @@
 
 #include "comm.h"
 
-/* A word that rides along with a reduction: 0 says nothing, otherwise the least
- * word that any worker brought reaches all. Used to say that a gradient is no
- * good without a round of messages for it. */
+/* A note: a number that a reduction carries along. 0 means that there is none.
+ * Otherwise all workers learn the least note of any worker. Used to say that a gradient
+ * is no good without a round of messages for it. */
 typedef uint64_t gwi_note;
 
 /* What a reduction says by itself, in the upper half of a note, where all numbers were

@@ -8,7 +8,7 @@
  * Both of a pair compute a + b from the same two vectors, and addition commutes
  * to the bit, so all have the same sum after every round.
  *
- * A message is the vector, the note if there is one, and the check of both. */
+ * A message contains the vector, the note if there is one, and the checksum of both. */
 #include "collective/check.h"
 #include "collective/collective.h"
 

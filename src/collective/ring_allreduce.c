@@ -12,10 +12,10 @@
  * Segments are cut further into chunks, and the rounds run chunk by chunk: while
  * one is added the next are on their way. Chunks are sent from where they lie, and
  * a round ends with a seal: the check of all its chunks, after the note in rounds
- * that add. A worker seals a round only once it has found the round before to be
- * what was sent, so nobody gets to the end of a reduction of which a part was
- * damaged on its way. In shared memory there is no way: the pass over the chunks is
- * left out, and the check is that of the note alone. */
+ * that add. A worker seals a round only after the check of the round before was right,
+ * so nobody completes a reduction that was damaged on the way. Shared memory cannot
+ * damage a message: there the pass over the chunks is left out, and the check is that
+ * of the note alone. */
 #include "collective/check.h"
 #include "collective/collective.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * buckets.c - whole vectors are averaged in buckets of whole tensors, from the last to
- * the first, since that is the order in which backward makes gradients. Buckets are
- * reduced one by one, so the result does not depend on whether they came one by one or
+ * buckets.c - averages whole vectors in buckets of whole tensors, from the last to the
+ * first, because backward computes gradients in that order. Each bucket is reduced
+ * separately, so the result does not depend on whether buckets came one by one or
  * together. */
 #include "sync/buckets.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * buckets.h - the pieces in which whole vectors are averaged. */
+ * buckets.h - the buckets in which whole vectors are averaged. */
 #ifndef GWI_BUCKETS_H
 #define GWI_BUCKETS_H
 

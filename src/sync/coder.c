@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coder.c - lists and vectors to messages and back, in any of the codings. */
+ * coder.c - turns lists and vectors into messages and back, in every coding. */
 #include "sync/coder.h"
 
 #include <math.h>

@@ -2,9 +2,9 @@
  *
  * coder.h - how values are written: lists and vectors to messages and back.
  *
- * Writing leaves behind what the message does not say: the values become the
- * error, value - decoded, which a residual can take in. The parts coder_*.c know how;
- * here is what all of them share: headers, positions, checks, memory. */
+ * Writing replaces the values with the error, value - decoded, which a residual can
+ * keep. The parts coder_*.c code the values. This file has what all of them share:
+ * headers, positions, checks and memory. */
 #ifndef GWI_CODER_H
 #define GWI_CODER_H
 

@@ -8,13 +8,13 @@
  *              u = the average of what is sent;  the optimizer applies u, with
  *              nesterov u + m (u - the u before)
  *
- *          With everything sent this is the momentum of PyTorch's SGD. What waits in a
- *          residual while the learning rate falls would be applied at the rate of the
- *          day on which it is sent; gw_sync_set_rate() keeps it worth what it was.
+ *          If everything is sent, this is the momentum of PyTorch's SGD. What waits in
+ * a residual would be applied with the learning rate of the step in which it is sent;
+ * gw_sync_set_rate() rescales it so that it keeps its weight.
  *
- * local    Lin et al. (Deep Gradient Compression, 2018): a velocity of each worker's
- *          own, of which entries that are chosen lose theirs (mask), so that stale
- *          momentum does not go on pushing:
+ * local    Lin et al. (Deep Gradient Compression, 2018): each worker has its own
+ *          velocity, which becomes 0 at chosen entries (mask), so that stale momentum
+ *          has no further effect:
  *
  *              u = m u + g;  residual += u;  u = 0 where chosen */
 #include "sync/momentum.h"

@@ -2,8 +2,8 @@
  *
  * momentum.h - momentum before the selection.
  *
- * An entry that is sent late is the sum of what it was in many steps. Momentum of the
- * optimizer, behind that, overshoots; so it moves in front of the selection. */
+ * An entry that is sent late is the sum of its values in many steps. If the optimizer
+ * then applies momentum, it overshoots. So momentum is applied before the selection. */
 #ifndef GWI_MOMENTUM_H
 #define GWI_MOMENTUM_H
 

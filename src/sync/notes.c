@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * notes.c - making notes, sending them, and what is done about them. */
+ * notes.c - makes notes, sends them, and acts on them. */
 #include "sync/notes.h"
 
 #include <inttypes.h>

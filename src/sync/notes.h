@@ -2,10 +2,10 @@
  *
  * notes.h - how all workers learn that a number is NaN or infinite, and where.
  *
- * A note has the worker + 1 in its upper half and the tensor in its lower, so that the
- * least note is that of the first such worker. The worker that comes after the last
- * stands for the sum of all: every number was good, and what they add up to is not.
- * Notes ride along with reductions, and go in place of messages elsewhere. */
+ * A note is 64 bits: the worker + 1 in its upper half and the tensor in its lower half.
+ * So the least note is the one of the first such worker. A worker number one past the
+ * last worker stands for the sum: all numbers were finite, but their sum is not.
+ * Reductions carry notes along; other exchanges send them in place of messages. */
 #ifndef GWI_NOTES_H
 #define GWI_NOTES_H
 

@@ -2,10 +2,10 @@
  *
  * overlap.c - the thread that exchanges what is complete.
  *
- * Tensors are fed from the last to the first; `ready` is the lowest one that was. The
+ * Tensors are fed from the last to the first; `ready` is the lowest one fed so far. The
  * thread takes buckets in their fixed order as soon as they are ready, so the result
- * has the same bits as one call for all. A method that needs the whole vector has
- * one piece of work, once the first tensor is there. */
+ * has the same bits as one call for the whole vector. A method that needs the whole
+ * vector has one piece of work, which starts when the first tensor has been fed. */
 #include "sync/overlap.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * overlap.h - exchanging while backward still runs: gradients come tensor by tensor,
- * last first, and a thread of the sync's own exchanges what is complete. */
+ * overlap.h - exchanges while backward still runs. Gradients come tensor by tensor, the
+ * last one first, and a thread of the sync exchanges what is complete. */
 #ifndef GWI_OVERLAP_H
 #define GWI_OVERLAP_H
 

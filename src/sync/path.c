@@ -3,7 +3,7 @@
  * path.c - how the messages of an exchange wait for each other, by formula.
  *
  * With P workers, one exchange of vectors of m floats, or of messages of S bytes, is a
- * chain of so many messages, and so many bytes one after the other:
+ * chain of this many messages and bytes, one after the other:
  *
  *                             rounds              bytes
  *     ring all-reduce         2 (P-1)             2 (P-1)/P 4m
@@ -12,8 +12,8 @@
  *     coded, by segments      2                   2 (P-1)/P S      to owners and back
  *     gTop-k tree             2 ceil(log2 P)      2 ceil(log2 P) S up and down
  *
- * S and how many exchanges there were are taken from what was counted, so the formulas
- * know what compression achieved, but nothing of when messages meet. */
+ * S and the number of exchanges come from the counted traffic, so the formulas include
+ * what compression achieved. They ignore that messages may share a cable. */
 #include "sync/path.h"
 
 #include <math.h>

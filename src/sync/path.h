@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * path.h - how the messages of an exchange wait for each other: the formulas that
- * exchanges share. */
+ * path.h - formulas, shared by exchanges, for how messages wait for each other. */
 #ifndef GWI_PATH_H
 #define GWI_PATH_H
 

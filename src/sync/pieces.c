@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pieces.c - gradients that do not lie in one piece.
+ * pieces.c - gradients in several pieces of memory.
  *
- * Sparse methods need no vector: a piece is added to its place in the residual and
- * cleared while it is still in the cache, the selection looks at the residual alone,
- * and what came out is added to the pieces. Others work in a vector of the sync's own,
- * into which the pieces are copied and back. The bits are those of one vector. */
+ * Sparse methods need no vector. Each piece is added to its place in the residual and
+ * cleared while it is still in the cache. The selection then reads only the residual,
+ * and the result is added to the pieces. Other methods copy the pieces into a vector of
+ * the sync, and back. The bits are the same as with one vector. */
 #include "sync/pieces.h"
 
 #include <string.h>

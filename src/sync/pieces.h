@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pieces.h - gradients that do not lie in one piece. */
+ * pieces.h - gradients in several pieces of memory. */
 #ifndef GWI_PIECES_H
 #define GWI_PIECES_H
 

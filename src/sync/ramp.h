@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ramp.h - what is different at the beginning: dense steps, then a ladder of
- * densities. */
+ * ramp.h - the first steps of a training: dense steps, then a ladder of densities. */
 #ifndef GWI_RAMP_H
 #define GWI_RAMP_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schedule.h - what the schedule of a spec says of each step. */
+ * schedule.h - what the schedule of a spec decides for each step. */
 #ifndef GWI_SCHEDULE_H
 #define GWI_SCHEDULE_H
 

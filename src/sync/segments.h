@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * segments.h - vectors that are longer than a message can speak of.
+ * segments.h - vectors that are too long for one message.
  *
- * A message counts and points with 32 bits. So a sync for more floats than that is cut
- * into segments, each a gw_sync with a layout, parts and messages of its own; the sync
- * that the caller has, the whole, keeps what there is once: the step, the statistics,
- * what is remembered. Exchanges and all other parts see segments only. A sync that is
- * not cut is the whole and its one segment.
+ * A message has counts and positions of 32 bits. So a sync for more floats is cut into
+ * segments. Each is a gw_sync with its own layout, parts and messages. The caller's
+ * sync, the whole, keeps what exists once: the step, the statistics and the memories.
+ * Exchanges and all other parts see only segments. A sync that is not cut is both the
+ * whole and its only segment.
  *
  *     tensors      |  a  |         b (rows)          | c |  d  |
  *     pieces       |  a  |  rows of b  | rows of b   | c |  d  |
  *     segments     | 0   | 1           | 2               |  3  |
  *
- * A tensor that is longer than a segment may be is cut between rows, as late as
- * possible, and rows that are too long likewise within. Segments then take in pieces
- * from the first on, as many as fit. They are exchanged from the last to the first,
- * which is the order in which backward makes gradients. */
+ * A tensor that is too long for a segment is cut between rows, as late as possible.
+ * A row that is too long is cut inside. Segments then take as many pieces as fit, from
+ * the first on. They are exchanged from the last to the first, which is the order in
+ * which backward computes gradients. */
 #ifndef GWI_SEGMENTS_H
 #define GWI_SEGMENTS_H
 

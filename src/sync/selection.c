@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * selection.c - what lies between a vector and the list that is sent of it. */
+ * selection.c - from a vector to the list of entries that is sent. */
 #include "sync/selection.h"
 
 #include <math.h>

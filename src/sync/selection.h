@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * selection.h - taking the chosen coordinates out of residual + vector, and putting
- * back what was not sent. */
+ * selection.h - takes the chosen coordinates out of residual + vector, and puts back
+ * what was not sent. */
 #ifndef GWI_SELECTION_H
 #define GWI_SELECTION_H
 

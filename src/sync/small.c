@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * small.c - small tensors are averaged whole, beside what is made of the others. */
+ * small.c - averages small tensors whole; the method applies only to the others. */
 #include "sync/small.h"
 
 #include <string.h>

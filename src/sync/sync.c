@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sync.c - the calls of a training step: what is handed to the exchange, and what is
- * checked and measured around it. */
+ * sync.c - the calls of a training step: they pass vectors to the exchange, and check
+ * and measure around it. */
 #include "sync/sync.h"
 
 #include <math.h>

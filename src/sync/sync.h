@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sync.h - the inside of a gw_sync, and what its parts may use of it. */
+ * sync.h - the inside of a gw_sync, and what parts may use of it. */
 #ifndef GWI_SYNC_H
 #define GWI_SYNC_H
 

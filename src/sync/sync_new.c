@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sync_new.c - making a sync: reading its spec, comparing settings with the other
- * workers, getting its memory. */
+ * sync_new.c - makes a sync: reads its spec, compares settings with the other workers,
+ * and allocates its memory. */
 #include "sync/sync.h"
 
 #include <inttypes.h>

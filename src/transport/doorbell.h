@@ -2,9 +2,9 @@
  *
  * doorbell.h - how a worker sleeps until another one has done something for it.
  *
- * One counter per worker in memory shared by threads or processes. Whoever moves
- * something for a worker rings; the worker remembers the count it last looked
- * at, so a ring between its look and its sleep is never missed. */
+ * Each worker has a counter in memory that threads or processes share. Whoever does
+ * something for a worker rings, which increments the counter. The worker remembers the
+ * count it saw last, so it never misses a ring between that and its sleep. */
 #ifndef GWI_DOORBELL_H
 #define GWI_DOORBELL_H
 

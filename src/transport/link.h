@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * link.h - a network that is not there: rates and latencies laid over any
- * transport. */
+ * link.h - emulates a network of a given rate and latency on any transport. */
 #ifndef GWI_LINK_H
 #define GWI_LINK_H
 

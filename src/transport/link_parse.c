@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * link_parse.c - a link as text, for callers who have no comm to lay it over. */
+ * link_parse.c - parses a link, for callers that have no comm. */
 #include "transport/link.h"
 
 gw_status gw_link_parse(const char *link, double *bytes_per_second,

@@ -4,8 +4,9 @@
  *
  * All workers map the same anonymous memory: a slot per worker and a ring per
  * ordered pair. The memory has no name, so nothing is left behind however the
- * job ends. A worker that waits sleeps on its own doorbell, which is rung by
- * those who put something into a ring for it or make room in one of its own. */
+ * job ends. A worker that waits sleeps on its own doorbell. The other workers ring
+ * it when they have put something into a ring for it, or made room in one of its own.
+ */
 #define _GNU_SOURCE
 #include "transport/local.h"
 

@@ -2,8 +2,8 @@
  *
  * local_run.c - starts the workers of a group and watches them to the end.
  *
- * Whatever happens, one failure is reported, the one that came first: a worker
- * killed by a signal, then one that failed by itself, then those who noticed. */
+ * Only one failure is reported, the most telling one: a worker killed by a signal, or
+ * else one that failed by itself, or else the first one that noticed. */
 #define _GNU_SOURCE
 #include "transport/local.h"
 #include "transport/link.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sockets.c - a transport over stream sockets that the caller has connected, one to
- * each other worker; sockets.h says how its parts share the work.
+ * each other worker. sockets.h says which file does what.
  *
- * A worker that ends in order says goodbye; one that fails sends its reason to all.
- * A connection that ends without either is a worker that is gone, and every other
- * one sees that by itself, whoever it waits for. */
+ * A worker that ends normally sends a goodbye, and one that fails sends its reason to
+ * all others. If a connection ends without either, that worker is gone. Every other
+ * worker sees this itself, whichever worker it waits for. */
 #define _GNU_SOURCE
 #include "transport/sockets.h"
 

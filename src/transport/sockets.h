@@ -4,7 +4,7 @@
  *
  *     sockets.c         the table, waiting, making one
  *     sockets_frames.c  bytes of frames, in and out
- *     sockets_life.c    signs of life, whom to blame, lines that are cut
+ *     sockets_life.c    signs of life, whom to blame, cut connections
  *     sockets_fork.c    what becomes of sockets in a forked child
  *
  *     frame:  8 bytes, little-endian: length (7 bytes), kind (the highest byte);

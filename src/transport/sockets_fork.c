@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sockets_fork.c - a forked child must not speak for its parent, nor keep its
+ * sockets_fork.c - a forked child must not send for its parent, nor keep its
  * connections open.
  *
- * A training process forks helpers, such as those that load data. If one of them freed
- * the comm it has a copy of, it would say goodbye for its parent; and while it lives,
- * the parent's death would go unnoticed, since a connection only ends when its last
- * copy is closed. So every open end is in a list, and a child closes them first of
- * all. Closing says nothing to the other end as long as the parent has its own. */
+ * A training process forks helpers, for example to load data. If a helper freed its
+ * copy of the comm, it would send a goodbye for its parent. And while the helper lives,
+ * nobody would notice the parent's death, because a connection ends only when its last
+ * copy is closed. So every open comm is in a list, and a child first closes its copies
+ * of their sockets. The other side does not see that while the parent has its own. */
 #include "transport/sockets.h"
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sockets_frames.c - bytes of frames, in and out. Nothing that comes is trusted: a
- * length is bounded by the room that was posted, a worker that has said goodbye says
- * nothing more, and signs of life come no faster than one who waits gives them. */
+ * sockets_frames.c - sends and receives frames. Nothing received is trusted: a message
+ * must fit into the room that was posted, nothing may follow a goodbye, and signs of
+ * life must not come faster than a waiting worker sends them. */
 #define _GNU_SOURCE
 #include "transport/sockets.h"
 

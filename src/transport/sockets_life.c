@@ -2,13 +2,13 @@
  *
  * sockets_life.c - who is alive, and what counts as progress.
  *
- * A worker that waits gives a sign of life to all others several times within the
- * time limit. When the limit is over, those who wait have been heard of just now, and
- * the one that all of them wait for, directly or not, has not. Signs say nothing about
- * messages: the time limit runs on while they come.
+ * A worker that waits sends a sign of life to all others several times within the time
+ * limit. When the limit has passed, all waiting workers were heard from recently, but
+ * the one that they wait for, directly or indirectly, was not. Signs of life are not
+ * progress: the time limit keeps running while they arrive.
  *
- * Progress is bytes of messages that are waited for, at a rate that no network is
- * below: who sends one byte now and then is as good as silent. */
+ * Progress means bytes of awaited messages, at a rate that every network reaches. A
+ * worker that sends one byte now and then counts as silent. */
 #define _GNU_SOURCE
 #include "transport/sockets.h"
 
