@@ -247,7 +247,7 @@ const gwi_stage gwi_stage_1bit = {
     .summary = "values as a sign and a centre",
     .example = "1bit",
     .cost = "1 bit of each value, and the centres",
-    .expect = "fits behind topk, gtopk and drop",
+    .expect = "use it after topk, gtopk or drop",
     .role = GWI_ROLE_HOW,
     .parts = {[GWI_CODER] = &gwi_coder_1bit.part},
     .keys = "centre",
@@ -257,7 +257,7 @@ const gwi_stage gwi_stage_1bit = {
 
 static const gwi_key keys2[] = {
     {.name = "centre",
-     .meaning = "what the two magnitudes are taken from: means, or the threshold",
+     .meaning = "where the two magnitudes come from: means, or the threshold",
      .fallback = "mean",
      .words = "mean|threshold",
      .at = offsetof(options, centre),
@@ -285,7 +285,7 @@ const gwi_stage gwi_stage_2bit = {
     .summary = "values as a sign and one of two centres",
     .example = "2bit",
     .cost = "2 bits of each value, and the centres",
-    .expect = "fits behind topk, gtopk and drop",
+    .expect = "use it after topk, gtopk or drop",
     .role = GWI_ROLE_HOW,
     .parts = {[GWI_CODER] = &gwi_coder_2bit.part},
     .keys = "centre",

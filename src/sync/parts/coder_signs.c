@@ -85,7 +85,7 @@ const gwi_stage gwi_stage_sign = {
     .example = "sign",
     .cost = "n/8 + 4n/bucket bytes, to all or to owners and back",
     .expect =
-        "1 bit an entry; the error stays behind, and without residual it does harm",
+        "1 bit per entry; do not use it without the residual, which keeps the error",
     .role = GWI_ROLE_ALL,
     .recipe = true,
     .parts = {[GWI_CODER] = &gwi_coder_signs.part,

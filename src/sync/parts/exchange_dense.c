@@ -34,7 +34,7 @@ const gwi_exchange gwi_exchange_dense = {
 
 const gwi_stage gwi_stage_dense = {
     .name = "dense",
-    .summary = "average every gradient, all of it: mini-batch SGD",
+    .summary = "average every gradient in full: mini-batch SGD",
     .example = "dense",
     .cost = "8n(P-1)/P bytes, by all-reduce",
     .expect = "the baseline, and the best where the network is fast",

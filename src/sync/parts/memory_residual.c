@@ -11,7 +11,7 @@ typedef struct options {
 
 static const gwi_key keys[] = {
     {.name = "residual",
-     .meaning = "whether what was not sent, or not exactly, is kept for later",
+     .meaning = "whether to keep for later what was not sent, or not exactly",
      .fallback = "on",
      .words = "off|on",
      .at = offsetof(options, residual),
