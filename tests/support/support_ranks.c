@@ -110,6 +110,8 @@ gw_status ranks_run_with(rank_kind kind, int workers, const char *link, double t
                             .timeout_seconds = timeout,
                             .link = link};
 
+    if (kinds[kind].name == NULL)
+        return gw_fail(GW_ERR_ARG, "no line in `kinds` for kind %d", (int)kind);
     if (kinds[kind].make == NULL)
         return gw_local_run(&opt, body, arg);
     return run_sockets(workers, kind, link, timeout, body, arg);

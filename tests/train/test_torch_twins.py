@@ -154,6 +154,9 @@ def main():
         return SKIP
     driver = pathlib.Path(build) / "tests" / "twin_driver"
     rows = [row for row in TABLE if not sys.argv[1:] or row.model in sys.argv[1:]]
+    if not rows:
+        print(f"TABLE has no row for {' '.join(sys.argv[1:])}")
+        return 1
     failed = sum(not check(driver, row) for row in rows)
     print(f"{len(rows) - failed} of {len(rows)} rows agree within {TOLERANCE:g}")
     return 1 if failed else 0

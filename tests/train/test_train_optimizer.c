@@ -90,15 +90,17 @@ static void compare(const char *name, formula *slow, size_t n)
                      name, momentum, nesterov, decay, i, (double)x[i], y[i]);
 }
 
+static const struct {
+    const char *name;
+    formula *slow;
+} each[] = {{"sgd", sgd}, {"adagrad", adagrad}, {"adam", adam}, {"adamw", adamw}};
+
+enum { FORMULAS = sizeof each / sizeof *each };
+
 static void optimizers_follow_their_formulas(void **state)
 {
-    static const struct {
-        const char *name;
-        formula *slow;
-    } each[] = {{"sgd", sgd}, {"adagrad", adagrad}, {"adam", adam}, {"adamw", adamw}};
-
     (void)state;
-    for (size_t k = 0; k < 4; k++)
+    for (size_t k = 0; k < FORMULAS; k++)
         for (int m = 0; m < 3; m++)
             for (int d = 0; d < 2; d++)
                 for (size_t n = 1; n <= N; n += 11) {
@@ -140,8 +142,13 @@ static void every_optimizer_is_tested(void **state)
     const gwt_optimizer *opt;
 
     (void)state;
-    assert_non_null(gwt_optimizer_at(3));
-    assert_null(gwt_optimizer_at(4));
+    for (size_t i = 0; gwt_optimizer_at(i) != NULL; i++) {
+        size_t k = 0;
+        while (k < FORMULAS && strcmp(each[k].name, gwt_optimizer_at(i)->name) != 0)
+            k++;
+        if (k == FORMULAS)
+            fail_msg("no formula for %s", gwt_optimizer_at(i)->name);
+    }
     assert_int_equal(gwt_optimizer_find("sdg", &opt), GW_ERR_ARG);
 }
 

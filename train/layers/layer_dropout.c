@@ -83,6 +83,7 @@ const float *gwt_dropout_branch_back(const gwt_layer *layer, const gwt_pass *pas
 static gw_status plan_dropout(gwt_layer *layer)
 {
     layer->out = layer->in;
+    layer->out_block = layer->in_block;
     layer->work_floats = layer->max_batch * gwt_shape_floats(layer->in);
     return GW_OK;
 }

@@ -26,12 +26,12 @@ gwt_hyper gwt_hyper_used(const gwt_job *job)
 static gw_optimizer_info optimizer_of(const gwt_job *job)
 {
     const gwt_config *c = &job->config;
-    int adaptive = job->optimizer->adaptive;
+    int takes_momentum = gwt_optimizer_takes(job->optimizer, "momentum");
 
     return (gw_optimizer_info){
         .struct_size = sizeof(gw_optimizer_info),
-        .adaptive = adaptive,
-        .momentum = adaptive ? 0.0 : c->hyper.momentum,
+        .adaptive = job->optimizer->adaptive,
+        .momentum = takes_momentum ? c->hyper.momentum : 0.0,
         .nesterov = c->hyper.nesterov,
         .workers = c->workers > 0 ? c->workers : 1,
     };
