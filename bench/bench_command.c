@@ -87,8 +87,18 @@ static int run_bench(int argc, char **argv)
     return gwc_exit_code(st);
 }
 
+static const char *word(size_t i)
+{
+    const gwb_group *group = gwb_group_at(i);
+
+    return group != NULL ? group->name : NULL;
+}
+
 const gwc_command gwc_command_bench = {
     .name = "bench",
     .summary = "measure kernels, messages, links and exchanges on this machine",
     .run = run_bench,
+    .flags = flags,
+    .flag_count = COUNT(flags),
+    .word = word,
 };

@@ -4,6 +4,7 @@
 #ifndef GWC_COMMANDS_H
 #define GWC_COMMANDS_H
 
+#include "flags.h"
 #include "gradwire.h"
 
 /* Exit codes. */
@@ -33,6 +34,16 @@ typedef struct gwc_command {
     /* Whether it is refused under mpirun: it starts programs of its own, which would
      * take themselves for ranks. */
     int not_by_ranks;
+
+    /* The flags that it takes; NULL: none but --help. Those of passes_to, if that is
+     * not NULL, are taken as well, and handed on. */
+    const gwc_flag *flags;
+    size_t flag_count;
+    const struct gwc_command *passes_to;
+
+    /* The i-th word that may stand where no flag does, NULL past the end: shells offer
+     * them, and names of files past them. NULL: there are only flags. */
+    const char *(*word)(size_t i);
 } gwc_command;
 
 extern const gwc_command gwc_command_train;
@@ -45,6 +56,15 @@ extern const gwc_command gwc_command_weights;
 extern const gwc_command gwc_command_compare;
 extern const gwc_command gwc_command_plan;
 extern const gwc_command gwc_command_simulate;
+extern const gwc_command gwc_command_help;
+
+/* The i-th command, in the order of the help, which is the last; NULL past the end. The
+ * one of that name, or NULL. */
+const gwc_command *gwc_command_at(size_t i);
+const gwc_command *gwc_command_find(const char *name);
+
+/* Prints what "gradwire help" prints. */
+void gwc_print_help(void);
 
 /* Checks whether 'gradwire train' accepts these arguments, without reading data or
  * creating a directory. GW_ERR_ARG, GW_ERR_SPEC. */

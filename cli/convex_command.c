@@ -204,4 +204,6 @@ const gwc_command gwc_command_convex = {
     .name = "convex",
     .summary = "show how close model averaging gets to a known optimum",
     .run = run_convex,
+    .flags = flags,
+    .flag_count = COUNT(flags),
 };

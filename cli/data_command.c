@@ -108,8 +108,21 @@ static int run_data(int argc, char **argv)
                            : "");
 }
 
+static const char *word(size_t i)
+{
+    static const char *const verbs[] = {"list", "get"};
+
+    if (i < COUNT(verbs))
+        return verbs[i];
+    const gwc_set *set = gwc_set_at(i - COUNT(verbs));
+    return set != NULL ? set->place->name : NULL;
+}
+
 const gwc_command gwc_command_data = {
     .name = "data",
     .summary = "download data sets, or check installed ones",
     .run = run_data,
+    .flags = flags,
+    .flag_count = COUNT(flags),
+    .word = word,
 };

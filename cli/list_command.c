@@ -307,4 +307,7 @@ const gwc_command gwc_command_list = {
     .name = "list",
     .summary = "list methods, models and data sets, and what this build supports",
     .run = run_list,
+    .flags = flags,
+    .flag_count = COUNT(flags),
+    .word = gw_recipe_name,
 };

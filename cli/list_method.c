@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The longest canonical spec, and more. */
+enum { SPEC_CAP = 256 };
+
 /* A spec, or a single stage. A stage that no spec can begin with has no traits. */
 typedef struct method {
     const char *spec; /* NULL: a stage that refines others */
@@ -72,9 +75,11 @@ static gw_status print_stage(const char *name)
 
 static void print_spec(const method *m)
 {
-    char text[64];
+    char text[64], full[SPEC_CAP];
 
     printf("%s\n\n", m->spec);
+    if (gw_spec_check(m->spec, full, sizeof full) == GW_OK)
+        print_row("in full", full);
     snprintf(text, sizeof text, "%g bytes for each parameter, and buffers for messages",
              m->info.bytes_per_param);
     print_row("keeps",
@@ -135,9 +140,12 @@ static gw_status json_stage(gwt_json *j, const char *name)
 static gw_status print_json(const method *m)
 {
     gwt_json j = {.to = stdout, .indent = 2};
+    char full[SPEC_CAP];
 
     gwt_json_open(&j, NULL, '{');
     gwt_json_text(&j, "spec", m->spec);
+    if (m->spec != NULL && gw_spec_check(m->spec, full, sizeof full) == GW_OK)
+        gwt_json_text(&j, "in_full", full);
     gwt_json_open(&j, "stages", '[');
     for (size_t i = 0; m->info.stages[i] != NULL; i++)
         GWT_TRY(json_stage(&j, m->info.stages[i]));

@@ -23,7 +23,7 @@ static const gwc_command *const table[] = {
     &gwc_command_simulate,
 };
 
-static void print_help(void)
+void gwc_print_help(void)
 {
     puts("gradwire - data-parallel SGD that is cheap on slow links\n"
          "\n"
@@ -46,12 +46,21 @@ static void print_help(void)
         "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 stopped by Ctrl-C.");
 }
 
-static const gwc_command *find(const char *name)
+const gwc_command *gwc_command_at(size_t i)
 {
-    for (size_t i = 0; i < COUNT(table); i++)
-        if (strcmp(table[i]->name, name) == 0)
-            return table[i];
-    return NULL;
+    if (i < COUNT(table))
+        return table[i];
+    return i == COUNT(table) ? &gwc_command_help : NULL;
+}
+
+const gwc_command *gwc_command_find(const char *name)
+{
+    const gwc_command *command;
+
+    for (size_t i = 0; (command = gwc_command_at(i)) != NULL; i++)
+        if (strcmp(command->name, name) == 0)
+            break;
+    return command;
 }
 
 /* After 'help', names of methods are suggested as well as commands. */
@@ -73,20 +82,29 @@ static int unknown(const char *name, int help)
     return GWC_USAGE;
 }
 
-/* "help" alone, "help train", or "help gtopk". */
+/* "help" alone, "help train", "help gtopk:0.01", or what help_command.c makes. */
 static int run_help(int argc, char **argv)
 {
     char flag[] = "--help", *arg[] = {flag};
     const gwc_command *command;
 
     if (argc == 0) {
-        print_help();
+        gwc_print_help();
         return GWC_DONE;
     }
-    command = find(argv[0]);
+    if (argv[0][0] == '-')
+        return gwc_command_help.run(argc, argv);
+    if (argc > 1) {
+        (void)gw_fail(GW_ERR_ARG, "help: one name at a time, not '%s' and '%s'",
+                      argv[0], argv[1]);
+        return GWC_USAGE;
+    }
+    command = gwc_command_find(argv[0]);
     if (command != NULL)
         return command->run(1, arg);
-    return gwc_list_method(argv[0], 0) == GW_OK ? GWC_DONE : unknown(argv[0], 1);
+    if (gwc_list_method(argv[0], 0) == GW_OK)
+        return GWC_DONE;
+    return strpbrk(argv[0], ":+") != NULL ? GWC_USAGE : unknown(argv[0], 1);
 }
 
 int gwc_exit_code(gw_status st)
@@ -126,7 +144,7 @@ static int run(int argc, char **argv)
 {
     const gwc_command *command;
 
-    if (others_do_it(argc < 2 ? NULL : find(argv[1])))
+    if (others_do_it(argc < 2 ? NULL : gwc_command_find(argv[1])))
         return GWC_DONE;
     if (argc < 2) {
         (void)gw_fail(GW_ERR_ARG,
@@ -137,11 +155,11 @@ static int run(int argc, char **argv)
         return run_help(argc - 2, argv + 2);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return run_help(0, NULL);
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
         printf("gradwire %s\n", gw_version());
         return GWC_DONE;
     }
-    command = find(argv[1]);
+    command = gwc_command_find(argv[1]);
     return command != NULL ? run_command(command, argc - 2, argv + 2)
                            : unknown(argv[1], 0);
 }

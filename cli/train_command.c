@@ -436,4 +436,6 @@ const gwc_command gwc_command_train = {
     .summary = "train a model with several workers and report the cost",
     .run = run_train,
     .by_ranks = 1,
+    .flags = flags,
+    .flag_count = COUNT(flags),
 };

@@ -38,8 +38,14 @@ static int run_weights(int argc, char **argv)
     return gwt_weights_export(argv[1], argv[2]) == GW_OK ? GWC_DONE : GWC_FAILED;
 }
 
+static const char *word(size_t i)
+{
+    return i == 0 ? "export" : NULL;
+}
+
 const gwc_command gwc_command_weights = {
     .name = "weights",
     .summary = "export the weights in a checkpoint",
     .run = run_weights,
+    .word = word,
 };

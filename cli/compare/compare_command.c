@@ -291,4 +291,7 @@ const gwc_command gwc_command_compare = {
     .summary = "train with several methods and show which one pays here",
     .run = run_compare,
     .not_by_ranks = 1,
+    .flags = flags,
+    .flag_count = COUNT(flags),
+    .passes_to = &gwc_command_train,
 };

@@ -248,4 +248,6 @@ const gwc_command gwc_command_plan = {
     .summary = "predict which method pays on which link, within seconds",
     .run = run_plan,
     .not_by_ranks = 1,
+    .flags = flags,
+    .flag_count = COUNT(flags),
 };

@@ -111,8 +111,18 @@ static int run_report(int argc, char **argv)
     return gwc_exit_code(st);
 }
 
+/* Its arguments are directories. */
+static const char *no_word(size_t i)
+{
+    (void)i;
+    return NULL;
+}
+
 const gwc_command gwc_command_report = {
     .name = "report",
     .summary = "make an HTML page of runs: curves, time, bytes, settings",
     .run = run_report,
+    .flags = flags,
+    .flag_count = COUNT(flags),
+    .word = no_word,
 };

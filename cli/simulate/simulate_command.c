@@ -90,6 +90,11 @@ static const struct model {
     {"vgg16", 14728266}, {"alexnet", 61100840}, {"lstm-ptb", 66034000},
 };
 
+const char *gwc_simulate_model(size_t i)
+{
+    return i < COUNT(models) ? models[i].name : NULL;
+}
+
 static void print_help(void)
 {
     puts(
@@ -258,4 +263,6 @@ const gwc_command gwc_command_simulate = {
     .summary = "show what methods cost on a simulated cluster",
     .run = run_simulate,
     .not_by_ranks = 1,
+    .flags = flags,
+    .flag_count = COUNT(flags),
 };
