@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installation: libraries, headers, the command, pkg-config and CMake packages.
+# Installation: libraries, headers, the command, pkg-config and CMake packages, licences.
+# GradwirePages.cmake and GradwireSim.cmake install what they make.
 # Neither package holds an absolute path, so `cmake --install --prefix` and moved
 # trees work.
 include(CMakePackageConfigHelpers)
@@ -11,6 +12,12 @@ install(TARGETS gradwire_static gradwire_shared EXPORT gradwire)
 install(DIRECTORY include/ TYPE INCLUDE FILES_MATCHING PATTERN "*.h")
 if(TARGET gradwire_cli)
   install(TARGETS gradwire_cli)
+endif()
+
+# The page of reports holds a library for charts, whose licence goes with it.
+install(FILES LICENSE TYPE DOC)
+if(GRADWIRE_PAGE_LICENSE)
+  install(FILES ${GRADWIRE_PAGE_LICENSE} TYPE DOC RENAME LICENSE.uPlot)
 endif()
 
 file(RELATIVE_PATH pkgconfig_to_prefix /${pkgconfig_dir} /)

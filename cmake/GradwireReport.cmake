@@ -5,8 +5,13 @@
 # without npm, or where npm gets no packages, the command is built all the same and
 # says so when a page is asked for.
 #
-# Sets GRADWIRE_PAGE_FILE to the file, or leaves it empty.
+# Sets GRADWIRE_PAGE_FILE to the file and GRADWIRE_PAGE_LICENSE to the licence of the
+# chart library in it, or leaves them empty. A build without a network takes the folder
+# report/ of another build: -DGRADWIRE_REPORT_FROM=/there/build/report
 set(GRADWIRE_PAGE_FILE "")
+set(GRADWIRE_PAGE_LICENSE "")
+set(GRADWIRE_REPORT_FROM "" CACHE PATH "Where a page was bundled before; npm is not used")
+mark_as_advanced(GRADWIRE_REPORT_FROM)
 option(GRADWIRE_REPORT "Put the report page into the command (needs npm)" ON)
 find_program(NPM_EXECUTABLE npm)
 mark_as_advanced(NPM_EXECUTABLE)
@@ -47,8 +52,14 @@ function(gradwire_bundle_page out)
   set(${out} ${folder}/page.html PARENT_SCOPE)
 endfunction()
 
-if(GRADWIRE_REPORT AND NPM_EXECUTABLE)
+if(GRADWIRE_REPORT AND EXISTS "${GRADWIRE_REPORT_FROM}/page.html")
+  set(GRADWIRE_PAGE_FILE ${GRADWIRE_REPORT_FROM}/page.html)
+elseif(GRADWIRE_REPORT AND NPM_EXECUTABLE)
   gradwire_bundle_page(GRADWIRE_PAGE_FILE)
+endif()
+if(GRADWIRE_PAGE_FILE)
+  cmake_path(REPLACE_FILENAME GRADWIRE_PAGE_FILE node_modules/uplot/LICENSE
+    OUTPUT_VARIABLE GRADWIRE_PAGE_LICENSE)
 endif()
 if(GRADWIRE_REPORT AND NOT GRADWIRE_PAGE_FILE)
   gradwire_missing("the page of 'gradwire report'" "npm and its packages" npm)

@@ -19,6 +19,7 @@ if(TARGET gradwire_mpi_static)
   add_dependencies(product gradwire_exchange)
   if(PROJECT_IS_TOP_LEVEL)
     install(TARGETS gradwire_exchange)
+    install(FILES sim/gradwire-exchange.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
   endif()
 endif()
 

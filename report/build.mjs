@@ -26,14 +26,17 @@ async function bundle(entry) {
   return result.outputFiles[0].text;
 }
 
-const [template, script, style] = await Promise.all([
+const [template, licence, script, style] = await Promise.all([
   readFile(new URL("src/page.html", here), "utf8"),
+  readFile(new URL("node_modules/uplot/LICENSE", here), "utf8"),
   bundle("src/page.js"),
   bundle("src/page.css"),
 ]);
+// Every page is a copy of the chart library, so it carries the library's licence.
+const notice = `/* uPlot\n\n${licence.trim()} */\n`;
 // A function as replacement, or "$&" in the bundle would mean something.
 const page = template
   .replace("/*STYLE*/", () => style)
-  .replace("/*SCRIPT*/", () => script.replaceAll("</script", "<\\/script"));
+  .replace("/*SCRIPT*/", () => notice + script.replaceAll("</script", "<\\/script"));
 if (page.split("<!--RUNS-->").length !== 2) throw new Error("one <!--RUNS--> mark is needed");
 await writeFile(output, page);

@@ -104,7 +104,7 @@ GW_API int main(int argc, char **argv)
     gw_status st;
 
     for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             gws_settings_help();
             return 0;
         }

@@ -53,7 +53,38 @@ if [ -f "$lib/pkgconfig/gradwire-mpi.pc" ] && command -v mpicc >/dev/null; then
     [ -z "$others" ] || fail "the MPI library exports $others"
 fi
 
-# The command, where it was built, is installed and runs without the build tree.
+# The licences of all that is installed.
+share=prefix/share
+grep -q "Apache License" "$share/doc/gradwire/LICENSE" || fail "no licence was installed"
+if [ -f "$GRADWIRE_BUILD/report/page.html" ]; then
+    grep -q "MIT License" "$share/doc/gradwire/LICENSE.uPlot" || fail "the licence of uPlot was not installed"
+    grep -aq "Leon Sorokin" prefix/bin/gradwire || fail "the report page does not carry the licence of uPlot"
+fi
+
+# The command, where it was built, is installed with its pages and completion, and runs
+# without the build tree.
 if [ -x "$GRADWIRE_BUILD/gradwire" ]; then
     prefix/bin/gradwire --version
+    mkdir wanted
+    env -u SOURCE_DATE_EPOCH prefix/bin/gradwire help --generate wanted
+    for file in $(cd wanted && find . -type f); do
+        cmp "wanted/$file" "$share/$file" || fail "$file was not installed, or is another"
+    done
+    bash -c '. "$1" && complete -p gradwire' bash "$share/bash-completion/completions/gradwire"
 fi
+
+# The page of gradwire-exchange is written by hand, and says what its help says.
+if [ -x prefix/bin/gradwire-exchange ]; then
+    page=$share/man/man1/gradwire-exchange.1
+    prefix/bin/gradwire-exchange -h | sed -n 's/^  \(--.*[^ ]\)  .*/\1/p' >flags
+    sed -n 's/^\.BI* //p' "$page" | tr -d '\\"' | tr -s ' ' | grep '^--' | diff flags - || fail "$page has other flags"
+fi
+
+# What was installed is taken away again, and nothing else.
+DESTDIR=$work/stage cmake --install "$GRADWIRE_BUILD" --prefix /opt/gradwire >install.log
+touch stage/opt/gradwire/bin/mine
+DESTDIR=$work/stage "$GRADWIRE_SOURCE/scripts/uninstall" "$GRADWIRE_BUILD" >uninstall.log
+left=$(find stage -type f -o -type l)
+[ "$left" = stage/opt/gradwire/bin/mine ] || fail "uninstall has left $left"
+[ -z "$(find stage -type d -name '*gradwire' -empty)" ] || fail "uninstall has left folders of its own"
+
