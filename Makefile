@@ -6,7 +6,8 @@ FUZZ_SECONDS ?= 60
 export CMAKE_GENERATOR ?= $(if $(shell command -v ninja 2>/dev/null),Ninja,Unix Makefiles)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: all run test test-mpich bench fuzz results install format clean help setup-run setup-test setup-mpich
+.PHONY: all run test test-mpich bench fuzz results install uninstall dist deb deb-test format clean help
+.PHONY: setup-run setup-test setup-mpich setup-deb
 
 all: ## build the library and the command into build/
 	@command -v cmake >/dev/null || { echo "no cmake: run scripts/setup first" >&2; exit 1; }
@@ -38,13 +39,26 @@ results: all ## run what is missing of docs/results.md (hours), or PAPER=NAME on
 install: all ## install to PREFIX (default /usr/local), under DESTDIR if set
 	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
 
+uninstall: ## remove what make install has installed last, under DESTDIR if set
+	@DESTDIR="$(DESTDIR)" scripts/uninstall build
+
+dist: ## pack the last commit as build/dist/gradwire-VERSION.tar.gz
+	@scripts/dist
+
+deb: setup-deb ## build Debian packages in build/deb
+	@scripts/deb
+
+deb-test: ## build them, install them into a folder, use and remove them
+	@scripts/setup deb || true
+	@scripts/deb-test || [ $$? -eq 77 ]
+
 format: ## format all C files
 	@scripts/format
 
 clean: ## remove everything that was built
 	@rm -rf build
 
-setup-run setup-test setup-mpich: setup-%:
+setup-run setup-test setup-mpich setup-deb: setup-%:
 	@scripts/setup $*
 
 help: ## list these targets
