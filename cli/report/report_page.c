@@ -36,7 +36,8 @@ static int is_drawn(const gwc_run *run, size_t i)
     size_t stride = run->points / POINTS_MOST + 1;
 
     return i % stride == 0 || i + 1 == run->points ||
-           !isnan(run->point[GWC_TEST_ACCURACY][i]);
+           !isnan(run->point[GWC_TEST_ACCURACY][i]) ||
+           !isnan(run->point[GWC_TEST_LOSS][i]);
 }
 
 static void write_points(gwt_json *j, const gwc_run *run)
@@ -74,6 +75,9 @@ static void write_run(gwt_json *j, const gwc_run *run)
     gwt_json_text(j, "directory", run->directory);
     gwt_json_real(j, "step_s", gwc_run_step_seconds(run));
     gwt_json_real(j, "bytes_step", gwc_run_per_step(run, "bytes_sent"));
+    gwt_json_real(j, "later_step_s", gwc_run_later_seconds(run));
+    gwt_json_real(j, "later_bytes_step", gwc_run_later_bytes(run));
+    gwt_json_bool(j, "validated", run->validated);
     gwt_json_real(j, "bits", gwc_run_number(run, "bits_per_param"));
     gwt_json_open(j, "parts", '{');
     gwt_json_real(j, "compute", gwc_run_per_step(run, "compute_s"));

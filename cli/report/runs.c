@@ -23,6 +23,7 @@ const char *const gwc_series_key[GWC_SERIES] = {
     [GWC_BYTES_SENT] = "bytes_sent",
     [GWC_LOSS] = "loss",
     [GWC_TEST_ACCURACY] = "test_accuracy",
+    [GWC_TEST_LOSS] = "test_loss",
     [GWC_PERPLEXITY] = "perplexity",
     [GWC_RESIDUAL_NORM] = "residual_norm",
     [GWC_DRIFT] = "drift",
@@ -142,6 +143,9 @@ static gw_status keep_value(void *arg, const char *key, const gwc_json_value *va
 {
     gwc_run *run = arg;
 
+    if (value->kind == GWC_JSON_TEXT && strcmp(key, "evaluated") == 0 &&
+        strcmp(value->text, "valid") == 0)
+        run->validated = 1;
     if (value->kind != GWC_JSON_NUMBER)
         return GW_OK;
     for (int s = 0; s < GWC_SERIES; s++)

@@ -14,6 +14,7 @@ typedef enum gwc_series {
     GWC_BYTES_SENT,
     GWC_LOSS,
     GWC_TEST_ACCURACY,
+    GWC_TEST_LOSS,
     GWC_PERPLEXITY,
     GWC_RESIDUAL_NORM,
     GWC_DRIFT,
@@ -43,6 +44,7 @@ typedef struct gwc_run {
     double *point[GWC_SERIES]; /* NaN where a record has null */
     char note[GWC_NOTE_CAP];   /* what is wrong with it, "" if nothing */
     int finished;              /* has a summary, and was not stopped */
+    int validated;             /* a record is of the validation set */
 } gwc_run;
 
 /* Reads the run in a directory. Damaged parts are left out, and run->note says which.

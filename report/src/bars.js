@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bars, one per run: where the time of a step went, and how many bits of a
-// parameter were sent.
+// What a step costs, a row per method and a list per group, the fastest first: the time
+// of a step and the bits sent on logarithmic scales, because methods differ by factors
+// of a thousand, and where the time went.
 
-import { element, scaled, seconds } from "./format.js";
-import { sample } from "./look.js";
+import { logarithmic } from "./axes.js";
+import { element } from "./element.js";
+import { colourSample } from "./look.js";
+import { count, scaled, seconds } from "./numbers.js";
 
-// Parts of a bar, in the order of a step; names are those of page.css.
+// Parts of a step, in its order; names are those of page.css.
 const parts = [
   ["compute", "computing"],
   ["encode", "encoding"],
@@ -14,55 +17,111 @@ const parts = [
   ["decode", "decoding"],
 ];
 
-function row(run, index, cells, text) {
+const mean = (values) => values.reduce((sum, x) => sum + (x ?? NaN), 0) / values.length;
+
+// The figures of a method in a group: means over its runs.
+function rowsOf(group, methods, runs) {
+  return methods
+    .map((method) => ({ name: method.name, runs: method.runs.filter((run) => group.runs.includes(run)) }))
+    .filter((row) => row.runs.length > 0)
+    .map((row) => {
+      const each = row.runs.map((run) => runs[run]);
+      const made = { ...row, step: mean(each.map((run) => run.later_step_s)), bits: mean(each.map((run) => (8 * run.later_bytes_step) / run.settings.params)) };
+      for (const [kind] of parts) made[kind] = mean(each.map((run) => run.parts[kind]));
+      return made;
+    })
+    .sort((a, b) => (a.step || Infinity) - (b.step || Infinity));
+}
+
+// From a bit below the least to the most of all groups.
+function scaleOf(values) {
+  const positive = values.filter((x) => x > 0);
+  if (positive.length === 0) return null;
+  const least = Math.min(...positive), most = Math.max(...positive);
+  const low = 10 ** Math.floor(Math.log10(least / 1.5)), high = Math.max(most, 10 * low);
+  return { low, high, share: (x) => Math.log(x / low) / Math.log(high / low) };
+}
+
+function ticksOf(kind, scale) {
+  return logarithmic(kind, scale.low, scale.high, 3).filter(({ value }) => scale.share(value) < 0.97);
+}
+
+function bar(kind, scale, tickKind, value, text) {
+  const cell = element("span", { class: "bar" });
+  for (const { value: at } of ticksOf(tickKind, scale)) {
+    const line = element("i", { class: "tick" });
+    line.style.left = `${100 * scale.share(at)}%`;
+    cell.append(line);
+  }
+  const filled = element("span", { class: kind });
+  filled.style.width = `${value > 0 ? Math.max(0.5, 100 * scale.share(value)) : 0}%`;
+  cell.append(filled);
+  return [cell, element("span", { class: `value of-${kind}` }, text)];
+}
+
+function shares(row) {
+  const all = parts.reduce((sum, [kind]) => sum + (row[kind] || 0), 0);
+  const cell = element("span", { class: "bar shares" });
+  for (const [kind, title] of parts) {
+    const part = (row[kind] || 0) / all;
+    const made = element("span", { class: kind, title: `${title}: ${Math.round(100 * part)} %, ${seconds(row[kind])} per step` });
+    made.style.width = `${100 * part}%`;
+    if (all > 0) cell.append(made);
+  }
+  return cell;
+}
+
+function head(scales) {
+  const axis = (kind, scale, title) => {
+    const made = element("span", { class: "axis" }, element("b", {}, title));
+    for (const { value, text } of ticksOf(kind, scale)) {
+      const label = element("i", {}, text);
+      label.style.left = `${100 * scale.share(value)}%`;
+      made.append(label);
+    }
+    return made;
+  };
   return element(
     "li",
-    { "data-run": index },
-    element("span", { class: "name" }, sample(index), run.name),
-    element("span", { class: "bar" }, ...cells),
-    element("span", { class: "value" }, text),
+    { class: "head", "aria-hidden": "true" },
+    element("span", { class: "name" }),
+    scales.step ? axis("seconds", scales.step, "time of a step") : element("span"),
+    element("span", { class: "value" }),
+    element("span", { class: "axis" }, element("b", {}, "where it went")),
+    scales.bits ? axis("number", scales.bits, "bits per parameter") : element("span"),
+    element("span", { class: "value" }),
   );
 }
 
-function cell(kind, share, title) {
-  const made = element("span", { class: kind, title });
-  made.style.width = `${100 * share}%`;
-  return made;
-}
-
-function list(name, title, rows) {
+function line(row, scales) {
+  const none = [element("span", { class: "bar" }), element("span", { class: "value" }, "–")];
   return element(
-    "figure",
-    { class: "bars", "data-plot": name },
-    element("figcaption", {}, title),
-    element("ul", {}, ...rows),
+    "li",
+    { "data-runs": row.runs.join(" ") },
+    element("span", { class: "name" }, colourSample(row.runs[0]), row.name),
+    ...(scales.step && row.step > 0 ? bar("total", scales.step, "seconds", row.step, seconds(row.step)) : none),
+    shares(row),
+    ...(scales.bits && row.bits >= 0 ? bar("bits", scales.bits, "number", row.bits, scaled(row.bits, "bit")) : none.map((cell) => cell.cloneNode(true))),
   );
 }
 
 function legend() {
   const keys = parts.map(([kind, title]) => element("span", {}, element("i", { class: kind }), title));
-  return element("p", { class: "legend" }, ...keys);
+  return element("p", { class: "legend" }, ...keys, element("span", {}, "(of the whole run)"));
 }
 
-export function timeBars(runs) {
-  const longest = Math.max(...runs.map((run) => run.step_s ?? 0), 1e-12);
-  const rows = runs.map((run, index) => {
-    const cells = parts.map(([kind, title]) =>
-      cell(kind, (run.parts[kind] ?? 0) / longest, `${title}: ${seconds(run.parts[kind])} per step`),
-    );
-    return row(run, index, cells, seconds(run.step_s));
-  });
-  const made = list("time", "Time of a step", rows);
-  made.append(legend());
-  return made;
-}
-
-// On a logarithmic scale: methods differ by factors of a thousand.
-export function bitBars(runs) {
-  const most = Math.max(...runs.map((run) => run.bits ?? 0), 1), least = 1e-4;
-  const share = (bits) => (bits > least ? Math.log(bits / least) / Math.log(most / least) : 0);
-  const rows = runs.map((run, index) =>
-    row(run, index, [cell("bits", share(run.bits ?? 0), "")], scaled(run.bits, "bit")),
+// A figure per group; titles are those of the groups.
+export function stepBars(verdict, runs, titles) {
+  const all = verdict.groups.map((group) => rowsOf(group, verdict.methods, runs));
+  const scales = { step: scaleOf(all.flat().map((row) => row.step)), bits: scaleOf(all.flat().map((row) => row.bits)) };
+  const many = all.flat().some((row) => row.runs.length > 1);
+  return all.map((rows, i) =>
+    element(
+      "figure",
+      { class: "bars", "data-plot": "steps" },
+      element("figcaption", {}, titles[i], element("span", {}, many ? `, means over ${count(rows[0].runs.length, "run")}` : "")),
+      element("ul", {}, head(scales), ...rows.map((row) => line(row, scales))),
+      legend(),
+    ),
   );
-  return list("bits", "Bits sent per parameter and step (logarithmic)", rows);
 }

@@ -5,7 +5,8 @@
 // under the pointer are then ours to draw and to find.
 
 import uPlot from "uplot";
-import { element } from "./format.js";
+import { axis } from "./axes.js";
+import { element } from "./element.js";
 import { look, theme } from "./look.js";
 
 const height = 240;
@@ -95,9 +96,9 @@ export class Plot {
     this.lines = this.runs.map((run) => facets(run, x.key, y.key, this.logarithmic));
   }
 
-  // How many runs have something to show here.
-  get count() {
-    return this.lines.filter((line) => line.xs.length > 0).length;
+  // Whether a run has a line here that is not all zeros; single points are in the table.
+  get drawable() {
+    return this.lines.some((line) => line.xs.length > 1 && line.ys.some((y) => y !== 0));
   }
 
   // Makes the plot anew, at the width there is and in the colours of the theme.
@@ -110,20 +111,8 @@ export class Plot {
     this.applyZoom(this.spec.x.key);
   }
 
-  axis(format, extra) {
-    const line = { stroke: theme("grid"), width: 1 };
-    return {
-      stroke: theme("muted"),
-      grid: line,
-      ticks: line,
-      font: "11px system-ui, sans-serif",
-      values: (_, values) => values.map((value) => (value === null ? null : format(value))),
-      ...extra,
-    };
-  }
-
   options() {
-    const { x, y } = this.spec;
+    const { x, y } = this.spec, colours = { grid: theme("grid"), muted: theme("muted") };
     return {
       mode: 2,
       width: Math.max(220, this.canvas.clientWidth),
@@ -131,7 +120,10 @@ export class Plot {
       legend: { show: false },
       cursor: { drag: { x: true, y: false, setScale: true }, points: { show: false }, y: false },
       scales: { x: { time: false, distr: this.logarithmic ? 3 : 1, range: (u, min, max) => this.range(min, max) } },
-      axes: [this.axis(x.format, { space: 60 }), this.axis(y.format, { size: 56 })],
+      axes: [
+        axis(x.kind, colours, this.logarithmic, { space: 64, size: 34 }),
+        axis(y.kind, colours, false, { space: 34, size: 56 }),
+      ],
       series: [null, ...this.runs.map((_, i) => this.series(i))],
       hooks: {
         setCursor: [(u) => this.point(u)],
@@ -142,13 +134,12 @@ export class Plot {
     };
   }
 
-  // The whole line, unless the axis is zoomed.
+  // From 0 to the end of the longest line, unless the axis is zoomed.
   range(min, max) {
     const zoom = this.selection.zoom[this.spec.x.key];
     if (zoom) return zoom;
     if (min === null || max === null) return this.logarithmic ? [1, 10] : [0, 1];
-    if (this.logarithmic) return [10 ** Math.floor(Math.log10(min)), 10 ** Math.ceil(Math.log10(max * 1.001))];
-    return min === max ? [min - 0.5, max + 0.5] : [min, max];
+    return this.logarithmic ? [min / 1.1, max * 1.1] : [0, max > 0 ? max : 1];
   }
 
   series(i) {
