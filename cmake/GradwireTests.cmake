@@ -42,6 +42,10 @@ function(gradwire_test_properties name)
   if(name STREQUAL "test_hostile_peer")
     set_tests_properties(${name} PROPERTIES TIMEOUT 86400 PROCESSORS 2)
   endif()
+  # It opens two dozen pages in a browser.
+  if(name STREQUAL "test_report_page")
+    set_tests_properties(${name} PROPERTIES TIMEOUT 1200)
+  endif()
   # They start several ranks, on several hosts: the cores are their own meanwhile.
   if(name MATCHES "^test_(cluster|mpi)")
     set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)

@@ -34,13 +34,12 @@ static void print_help(void)
     puts(
         "Usage: gradwire report RUN... [-o FILE] [FLAGS]\n"
         "\n"
-        "Makes one HTML page from run directories: it shows loss and accuracy against\n"
-        "steps, time and bytes, where the time went, what was sent, and all settings.\n"
-        "The page needs no network and no other file. RUN may also be a directory "
-        "that\n"
-        "contains run directories, such as one from 'gradwire compare'. The page "
-        "lists\n"
-        "what could not be read. Defaults are in brackets.\n"
+        "Makes one HTML page from run directories. The page says in words which method\n"
+        "is best on which link, and shows accuracy and loss against time, bytes and\n"
+        "steps, where the time went, and all settings. It needs no network and no other\n"
+        "file. RUN may also be a directory that contains run directories, such as one\n"
+        "from 'gradwire compare'. The page lists what could not be read. Defaults are\n"
+        "in brackets.\n"
         "\n"
         "Flags");
     gwc_flags_help(flags, COUNT(flags), stdout);

@@ -5,8 +5,20 @@
 
 import { seconds } from "./numbers.js";
 
-const time = [[1e-6, "µs"], [1e-3, "ms"], [1, "s"], [60, "min"], [3600, "h"]];
-const large = (unit) => [[1, unit], [1e3, `k${unit}`], [1e6, `M${unit}`], [1e9, `G${unit}`], [1e12, `T${unit}`]];
+const time = [
+  [1e-6, "µs"],
+  [1e-3, "ms"],
+  [1, "s"],
+  [60, "min"],
+  [3600, "h"],
+];
+const large = (unit) => [
+  [1, unit],
+  [1e3, `k${unit}`],
+  [1e6, `M${unit}`],
+  [1e9, `G${unit}`],
+  [1e12, `T${unit}`],
+];
 
 // Kinds of values: units from small to large, each from how many of it on.
 export const kinds = {
@@ -23,7 +35,8 @@ function unitFor(kind, most) {
 }
 
 // Thousands are set apart by commas, as in 20,000.
-const written = (x, unit) => `${(+x.toPrecision(6)).toLocaleString("en", { maximumFractionDigits: 12 })} ${unit}`.trim();
+const written = (x, unit) =>
+  `${(+x.toPrecision(6)).toLocaleString("en", { maximumFractionDigits: 12 })} ${unit}`.trim();
 
 // The least of 1, 2, 5, 10, ... that makes at most `most` steps of the span.
 function increment(span, most) {
@@ -51,7 +64,8 @@ function own(kind, value) {
 
 // Powers of ten, with 2 and 5 times them where there is room, or only some of them.
 export function logarithmic(kind, min, max, most) {
-  const low = Math.floor(Math.log10(min) + 1e-9), high = Math.ceil(Math.log10(max) - 1e-9);
+  const low = Math.floor(Math.log10(min) + 1e-9),
+    high = Math.ceil(Math.log10(max) - 1e-9);
   const decades = Math.log10(max / min);
   const factors = decades * 3 <= most ? [1, 2, 5] : [1];
   const every = Math.max(1, Math.ceil(decades / Math.max(1, most)));

@@ -26,7 +26,11 @@ function rowsOf(group, methods, runs) {
     .filter((row) => row.runs.length > 0)
     .map((row) => {
       const each = row.runs.map((run) => runs[run]);
-      const made = { ...row, step: mean(each.map((run) => run.later_step_s)), bits: mean(each.map((run) => (8 * run.later_bytes_step) / run.settings.params)) };
+      const made = {
+        ...row,
+        step: mean(each.map((run) => run.later_step_s)),
+        bits: mean(each.map((run) => (8 * run.later_bytes_step) / run.settings.params)),
+      };
       for (const [kind] of parts) made[kind] = mean(each.map((run) => run.parts[kind]));
       return made;
     })
@@ -37,8 +41,10 @@ function rowsOf(group, methods, runs) {
 function scaleOf(values) {
   const positive = values.filter((x) => x > 0);
   if (positive.length === 0) return null;
-  const least = Math.min(...positive), most = Math.max(...positive);
-  const low = 10 ** Math.floor(Math.log10(least / 1.5)), high = Math.max(most, 10 * low);
+  const least = Math.min(...positive),
+    most = Math.max(...positive);
+  const low = 10 ** Math.floor(Math.log10(least / 1.5)),
+    high = Math.max(most, 10 * low);
   return { low, high, share: (x) => Math.log(x / low) / Math.log(high / low) };
 }
 
@@ -64,7 +70,10 @@ function shares(row) {
   const cell = element("span", { class: "bar shares" });
   for (const [kind, title] of parts) {
     const part = (row[kind] || 0) / all;
-    const made = element("span", { class: kind, title: `${title}: ${Math.round(100 * part)} %, ${seconds(row[kind])} per step` });
+    const made = element("span", {
+      class: kind,
+      title: `${title}: ${Math.round(100 * part)} %, ${seconds(row[kind])} per step`,
+    });
     made.style.width = `${100 * part}%`;
     if (all > 0) cell.append(made);
   }
@@ -101,7 +110,9 @@ function line(row, scales) {
     element("span", { class: "name" }, colourSample(row.runs[0]), row.name),
     ...(scales.step && row.step > 0 ? bar("total", scales.step, "seconds", row.step, seconds(row.step)) : none),
     shares(row),
-    ...(scales.bits && row.bits >= 0 ? bar("bits", scales.bits, "number", row.bits, scaled(row.bits, "bit")) : none.map((cell) => cell.cloneNode(true))),
+    ...(scales.bits && row.bits >= 0
+      ? bar("bits", scales.bits, "number", row.bits, scaled(row.bits, "bit"))
+      : none.map((cell) => cell.cloneNode(true))),
   );
 }
 
@@ -113,13 +124,21 @@ function legend() {
 // A figure per group; titles are those of the groups.
 export function stepBars(verdict, runs, titles) {
   const all = verdict.groups.map((group) => rowsOf(group, verdict.methods, runs));
-  const scales = { step: scaleOf(all.flat().map((row) => row.step)), bits: scaleOf(all.flat().map((row) => row.bits)) };
+  const scales = {
+    step: scaleOf(all.flat().map((row) => row.step)),
+    bits: scaleOf(all.flat().map((row) => row.bits)),
+  };
   const many = all.flat().some((row) => row.runs.length > 1);
   return all.map((rows, i) =>
     element(
       "figure",
       { class: "bars", "data-plot": "steps" },
-      element("figcaption", {}, titles[i], element("span", {}, many ? `, means over ${count(rows[0].runs.length, "run")}` : "")),
+      element(
+        "figcaption",
+        {},
+        titles[i],
+        element("span", {}, many ? `, means over ${count(rows[0].runs.length, "run")}` : ""),
+      ),
       element("ul", {}, head(scales), ...rows.map((row) => line(row, scales))),
       legend(),
     ),

@@ -47,7 +47,12 @@ function single(runs) {
 
 function button(text, set, drawn, selection) {
   const first = [...set][0];
-  const made = element("button", { type: "button", "data-runs": [...set].join(" ") }, ...(drawn ? [drawn(first)] : []), text);
+  const made = element(
+    "button",
+    { type: "button", "data-runs": [...set].join(" ") },
+    ...(drawn ? [drawn(first)] : []),
+    text,
+  );
   const update = () => made.setAttribute("aria-pressed", !selection.hiddenSets.has(set));
   made.addEventListener("click", () => selection.showSets([set], selection.hiddenSets.has(set)));
   if (set.size === 1) {
@@ -62,8 +67,18 @@ function button(text, set, drawn, selection) {
 function row({ title, sets, drawn }, selection) {
   const all = element("button", { type: "button", class: "plain", "data-do": "all" }, "all");
   const none = element("button", { type: "button", class: "plain", "data-do": "none" }, "none of them");
-  all.addEventListener("click", () => selection.showSets(sets.map(({ set }) => set), true));
-  none.addEventListener("click", () => selection.showSets(sets.map(({ set }) => set), false));
+  all.addEventListener("click", () =>
+    selection.showSets(
+      sets.map(({ set }) => set),
+      true,
+    ),
+  );
+  none.addEventListener("click", () =>
+    selection.showSets(
+      sets.map(({ set }) => set),
+      false,
+    ),
+  );
   return element(
     "div",
     { class: "choices", role: "group", "aria-label": `${title} shown`, "data-dimension": title.toLowerCase() },

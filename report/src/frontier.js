@@ -30,7 +30,13 @@ function ranked({ methods, metric }) {
 export function numberList(group) {
   const methods = ranked(group);
   if (methods.length <= namesMost) return [];
-  return [element("ol", { class: "numbers" }, ...methods.map((method) => element("li", { "data-runs": method.runs.join(" ") }, method.name)))];
+  return [
+    element(
+      "ol",
+      { class: "numbers" },
+      ...methods.map((method) => element("li", { "data-runs": method.runs.join(" ") }, method.name)),
+    ),
+  ];
 }
 
 export class Frontier {
@@ -44,7 +50,12 @@ export class Frontier {
     const name = this.metric.name[0].toUpperCase() + this.metric.name.slice(1);
     this.box = element(
       "figure",
-      { class: "frontier", "data-plot": `frontier-${cost}`, role: "group", "aria-label": `${name} against ${costs[cost].title}, ${title}` },
+      {
+        class: "frontier",
+        "data-plot": `frontier-${cost}`,
+        role: "group",
+        "aria-label": `${name} against ${costs[cost].title}, ${title}`,
+      },
       element("figcaption", {}, name, element("span", {}, ` at the end, against ${costs[cost].title}`)),
       this.canvas,
     );
@@ -63,23 +74,28 @@ export class Frontier {
 
   rangeX() {
     const all = this.methods.map((method) => method[this.cost]);
-    const most = Math.max(...all), positive = all.filter((x) => x > 0);
+    const most = Math.max(...all),
+      positive = all.filter((x) => x > 0);
     if (!this.wide) return [0, most > 0 ? 1.15 * most : 1];
-    const least = Math.min(...positive), room = (most / least) ** 0.08;
+    const least = Math.min(...positive),
+      room = (most / least) ** 0.08;
     return [least / (all.includes(0) ? room ** 3 : room), most * room ** 1.5];
   }
 
   rangeY() {
     const all = this.methods.flatMap((method) => [method.low, method.high]);
-    const low = Math.min(...all), high = Math.max(...all);
+    const low = Math.min(...all),
+      high = Math.max(...all);
     const room = 0.18 * (high - low) || 0.05 * Math.abs(high) || 1;
     return [low - room, high + room];
   }
 
   draw() {
     this.plot?.destroy();
-    const width = Math.max(220, this.canvas.clientWidth), colours = { grid: theme("grid"), muted: theme("muted") };
-    const [fromX, toX] = this.rangeX(), [fromY, toY] = this.rangeY();
+    const width = Math.max(220, this.canvas.clientWidth),
+      colours = { grid: theme("grid"), muted: theme("muted") };
+    const [fromX, toX] = this.rangeX(),
+      [fromY, toY] = this.rangeY();
     this.plot = new uPlot(
       {
         mode: 2,
@@ -95,13 +111,29 @@ export class Frontier {
           axis(costs[this.cost].kind, colours, this.wide, { space: 64, size: 34 }),
           axis(this.metric.share ? "share" : "number", colours, false, { space: 34, size: 56 }),
         ],
-        series: [null, { facets: [{ scale: "x", auto: true }, { scale: "y", auto: true }], paths: () => null, points: { show: false } }],
+        series: [
+          null,
+          {
+            facets: [
+              { scale: "x", auto: true },
+              { scale: "y", auto: true },
+            ],
+            paths: () => null,
+            points: { show: false },
+          },
+        ],
       },
-      [null, [[fromX, toX], [fromY, toY]]],
+      [
+        null,
+        [
+          [fromX, toX],
+          [fromY, toY],
+        ],
+      ],
       this.canvas,
     );
     // uPlot lays out in a microtask; positions are right only after it.
-    queueMicrotask(() => this.addPoints(width));
+    queueMicrotask(() => this.addPoints());
   }
 
   position(method, value) {
@@ -135,7 +167,11 @@ export class Frontier {
   mark(method, name, ...inside) {
     const made = element(
       "span",
-      { class: `${name}${this.pale(method) ? " pale" : ""}`, "data-runs": method.runs.join(" "), title: this.words(method) },
+      {
+        class: `${name}${this.pale(method) ? " pale" : ""}`,
+        "data-runs": method.runs.join(" "),
+        title: this.words(method),
+      },
       ...inside,
     );
     made.addEventListener("mouseenter", () => this.selection.look({ run: method.runs[0], at: -1 }));
@@ -150,7 +186,8 @@ export class Frontier {
   }
 
   point(method) {
-    const made = this.mark(method, "point"), { x, y } = this.position(method, method.final);
+    const made = this.mark(method, "point"),
+      { x, y } = this.position(method, method.final);
     made.style.left = `${x}px`;
     made.style.top = `${y}px`;
     made.style.background = colourOf(method.runs[0]);
@@ -160,8 +197,16 @@ export class Frontier {
   // From the lowest to the highest of the seeds.
   range(method) {
     if (method.low === method.high) return [];
-    const low = this.position(method, method.low), high = this.position(method, method.high);
-    const made = drawing("line", { x1: low.x, x2: high.x, y1: low.y, y2: high.y, "data-runs": method.runs.join(" "), class: "range" });
+    const low = this.position(method, method.low),
+      high = this.position(method, method.high);
+    const made = drawing("line", {
+      x1: low.x,
+      x2: high.x,
+      y1: low.y,
+      y2: high.y,
+      "data-runs": method.runs.join(" "),
+      class: "range",
+    });
     made.style.stroke = colourOf(method.runs[0]);
     return [made];
   }
@@ -169,7 +214,14 @@ export class Frontier {
   leader(point, box, method) {
     const x = Math.max(box.x, Math.min(point.x, box.x + box.width));
     const y = Math.max(box.y, Math.min(point.y, box.y + box.height));
-    return drawing("line", { x1: point.x, y1: point.y, x2: x, y2: y, class: "leader", "data-runs": method.runs.join(" ") });
+    return drawing("line", {
+      x1: point.x,
+      y1: point.y,
+      x2: x,
+      y2: y,
+      class: "leader",
+      "data-runs": method.runs.join(" "),
+    });
   }
 
   // What can be had for no more than so much.
@@ -184,6 +236,9 @@ export class Frontier {
 
   applyShown() {
     for (const mark of this.canvas.querySelectorAll("[data-runs]"))
-      mark.classList.toggle("gone", mark.dataset.runs.split(" ").every((run) => !this.selection.shown[Number(run)]));
+      mark.classList.toggle(
+        "gone",
+        mark.dataset.runs.split(" ").every((run) => !this.selection.shown[Number(run)]),
+      );
   }
 }

@@ -36,7 +36,14 @@ const selection = new Selection(runs.length);
 const plots = [];
 
 function header() {
-  page.append(element("header", {}, element("h1", {}, data.title), element("p", {}, `${count(runs.length, "run")}, gradwire ${data.version}`)));
+  page.append(
+    element(
+      "header",
+      {},
+      element("h1", {}, data.title),
+      element("p", {}, `${count(runs.length, "run")}, gradwire ${data.version}`),
+    ),
+  );
   if (data.notes.length > 0)
     page.append(element("ul", { class: "notes" }, ...data.notes.map((note) => element("li", {}, note))));
   document.title = data.title;
@@ -68,11 +75,16 @@ function frontiers(verdict, titles) {
     if (group.methods.filter((method) => method.sound).length < 2) return [];
     const made = ["seconds", "bytes"].map((cost) => new Frontier(group, cost, titles[i], selection));
     plots.push(...made);
-    return [element("h3", {}, titles[i]), element("div", { class: "grid two" }, ...made.map((plot) => plot.box)), ...numberList(group)];
+    return [
+      element("h3", {}, titles[i]),
+      element("div", { class: "grid two" }, ...made.map((plot) => plot.box)),
+      ...numberList(group),
+    ];
   });
   if (boxes.length === 0) return;
   const help = "Up is better, and left is cheaper. A pale method is beaten: another one is as good and costs no more.";
-  const falling = "Down is better, and left is cheaper. A pale method is beaten: another one is as good and costs no more.";
+  const falling =
+    "Down is better, and left is cheaper. A pale method is beaten: another one is as good and costs no more.";
   const share = verdict.groups.find((group) => group.metric !== null).metric.share;
   section("What you get for what it takes", element("p", { class: "help" }, share ? help : falling), ...boxes);
 }
@@ -97,7 +109,10 @@ function curves(verdict) {
 
 function dimRows() {
   for (const row of document.querySelectorAll("li[data-runs], tr[data-runs]"))
-    row.classList.toggle("off", row.dataset.runs.split(" ").every((run) => !selection.shown[Number(run)]));
+    row.classList.toggle(
+      "off",
+      row.dataset.runs.split(" ").every((run) => !selection.shown[Number(run)]),
+    );
 }
 
 function redraw() {
@@ -105,7 +120,8 @@ function redraw() {
 }
 
 function redrawWhenResized() {
-  let width = window.innerWidth, waiting;
+  let width = window.innerWidth,
+    waiting;
   window.addEventListener("resize", () => {
     if (window.innerWidth === width) return;
     width = window.innerWidth;

@@ -4,7 +4,16 @@
 // away, with a line to it. Nothing here knows a page.
 
 // Directions from a point, the best first, and how far away.
-const ways = [[1, 0], [-1, 0], [0, -1], [0, 1], [1, -1], [1, 1], [-1, -1], [-1, 1]];
+const ways = [
+  [1, 0],
+  [-1, 0],
+  [0, -1],
+  [0, 1],
+  [1, -1],
+  [1, 1],
+  [-1, -1],
+  [-1, 1],
+];
 const distances = [9, 16, 26, 38, 52, 68, 88, 110, 140];
 
 function boxAt(point, [dx, dy], away) {
@@ -31,7 +40,8 @@ export function placeLabels(points, area) {
   const dots = points.map(({ x, y }) => ({ x: x - 6, y: y - 6, width: 12, height: 12 }));
   const taken = [];
   return points.map((point) => {
-    let found = null, least = Infinity;
+    let found = null,
+      least = Infinity;
     for (const away of distances)
       for (const way of ways) {
         const box = boxAt(point, way, away);

@@ -10,10 +10,39 @@ import { goal } from "./words.js";
 
 // Results and what names a run already; everything else is a setting.
 const results = [
-  "sync", "sync_asked", "sync_advised", "link", "params", "test_samples", "transport", "isa", "version", "wall_s", "compute_s",
-  "sync_s", "encode_s", "wait_s", "decode_s", "eval_s", "bytes_sent", "bytes_received", "messages_sent", "bits_per_param",
-  "residual_norm", "mass_lost", "train_loss", "test_loss", "test_accuracy", "test_accuracy_workers", "test_loss_workers",
-  "perplexity", "perplexity_workers", "drift", "skipped", "stopped", "model_hash",
+  "sync",
+  "sync_asked",
+  "sync_advised",
+  "link",
+  "params",
+  "test_samples",
+  "transport",
+  "isa",
+  "version",
+  "wall_s",
+  "compute_s",
+  "sync_s",
+  "encode_s",
+  "wait_s",
+  "decode_s",
+  "eval_s",
+  "bytes_sent",
+  "bytes_received",
+  "messages_sent",
+  "bits_per_param",
+  "residual_norm",
+  "mass_lost",
+  "train_loss",
+  "test_loss",
+  "test_accuracy",
+  "test_accuracy_workers",
+  "test_loss_workers",
+  "perplexity",
+  "perplexity_workers",
+  "drift",
+  "skipped",
+  "stopped",
+  "model_hash",
 ];
 
 const has = (x) => x !== null && x !== undefined;
@@ -22,7 +51,9 @@ const small = (x) => (x !== 0 && Math.abs(x) < 1e-3 ? x.toExponential(1) : x.toP
 // Settings that all runs share, in words.
 export function common(runs) {
   const keys = Object.keys(runs[0].settings).filter((key) => !results.includes(key));
-  const same = keys.filter((key) => has(runs[0].settings[key]) && runs.every((run) => run.settings[key] === runs[0].settings[key]));
+  const same = keys.filter(
+    (key) => has(runs[0].settings[key]) && runs.every((run) => run.settings[key] === runs[0].settings[key]),
+  );
   const words = same.map((key) => `${key.replaceAll("_", " ")} ${plain(runs[0].settings[key])}`);
   if (words.length === 0) return element("p", { hidden: "" });
   return element("p", { class: "common" }, `${runs.length > 1 ? "All runs" : "The run"}: ${words.join(", ")}.`);
@@ -53,7 +84,9 @@ function used(runs, groups) {
     groups.some((group) => group.runs.some((index) => text(runs[index], group) !== "–")),
   );
   const names = there.map(([title]) => title);
-  return there.filter(([title]) => title !== "test loss" || !(names.includes("accuracy") || names.includes("perplexity")));
+  return there.filter(
+    ([title]) => title !== "test loss" || !(names.includes("accuracy") || names.includes("perplexity")),
+  );
 }
 
 function nameOf(method, run) {
@@ -106,15 +139,31 @@ export function resultTable(verdict, runs, titles, selection) {
 
 function settingsOf(run) {
   const pairs = [["directory", run.directory], ...Object.entries(run.settings)].filter(([, value]) => has(value));
-  return element("dl", {}, ...pairs.flatMap(([key, value]) => [element("dt", {}, key), element("dd", {}, key === "link" ? `${value} (${link(value)})` : plain(value))]));
+  return element(
+    "dl",
+    {},
+    ...pairs.flatMap(([key, value]) => [
+      element("dt", {}, key),
+      element("dd", {}, key === "link" ? `${value} (${link(value)})` : plain(value)),
+    ]),
+  );
 }
 
 // Filled when it is opened: 30 runs have a thousand settings.
 export function allSettings(runs) {
   const each = runs.map((run, index) => {
-    const made = element("details", { "data-runs": String(index) }, element("summary", {}, sample(index), element("span", {}, run.name)));
+    const made = element(
+      "details",
+      { "data-runs": String(index) },
+      element("summary", {}, sample(index), element("span", {}, run.name)),
+    );
     made.addEventListener("toggle", () => made.querySelector("dl") ?? made.append(settingsOf(run)), { once: true });
     return made;
   });
-  return element("details", { class: "settings" }, element("summary", {}, "Every setting and result of each run, with specs written out"), ...each);
+  return element(
+    "details",
+    { class: "settings" },
+    element("summary", {}, "Every setting and result of each run, with specs written out"),
+    ...each,
+  );
 }

@@ -61,7 +61,9 @@ const choices = [
 // more workers an epoch has fewer steps, and so many steps are more epochs.
 function lengthOf(runs) {
   const kinds = (key) => new Set(runs.map((run) => run.settings[key] ?? null)).size;
-  return kinds("epochs") <= kinds("steps") ? ["epochs", (x) => `${+x.toPrecision(3)} epochs`] : ["steps", (x) => `${x} steps`];
+  return kinds("epochs") <= kinds("steps")
+    ? ["epochs", (x) => `${+x.toPrecision(3)} epochs`]
+    : ["steps", (x) => `${x} steps`];
 }
 
 // A name has the spec, and of the choices what tells it from others with its spec.
@@ -70,7 +72,7 @@ function nameMethods(methods, choices) {
     const rivals = methods.filter((other) => other.spec === method.spec);
     const parts = choices
       .filter(([key]) => new Set(rivals.map((rival) => rival.settings[key] ?? null)).size > 1)
-      .map(([key, words]) => (method.settings[key] ?? null) === null ? `no ${key}` : words(method.settings[key]));
+      .map(([key, words]) => ((method.settings[key] ?? null) === null ? `no ${key}` : words(method.settings[key])));
     method.name = [method.spec, ...parts].join(", ");
   }
 }
@@ -142,6 +144,7 @@ function figures(method, runs, metric) {
     high: there ? Math.max(...finals) : null,
     seconds: there ? mean(last.map((record) => record.seconds)) : null,
     bytes: there ? mean(last.map((record) => record.bytes)) : null,
+    step: mean(method.runs.map((index) => runs[index].later_step_s ?? NaN)),
     samples: runs[method.runs[0]].settings.test_samples ?? null,
     differ: method.runs.some((index) => known(runs[index].settings.drift)),
   };
@@ -203,7 +206,10 @@ function judgeGroup(group, methods, runs) {
   made.methods = inside.map((method) => figures(method, runs, metric));
   const sound = made.methods.filter((method) => known(method.final) && Number.isFinite(metric.quality(method.final)));
   made.top = best(sound, (method) => metric.quality(method.final));
-  made.dense = best(sound.filter((method) => method.spec === "dense"), (method) => metric.quality(method.final));
+  made.dense = best(
+    sound.filter((method) => method.spec === "dense"),
+    (method) => metric.quality(method.final),
+  );
   if (made.top === null) return made;
   made.scatter = scatterOf(made.top, metric);
   made.target = targetOf(made.dense ?? made.top, metric, made.scatter);
@@ -218,15 +224,24 @@ function judgeGroup(group, methods, runs) {
   return made;
 }
 
-// The first at the target, and the first of those that lose nothing at the end. The
-// method that exchanges nothing is a control, not a choice.
+// The first at the target, the first of those that lose nothing at the end, and of
+// these the one with the fastest step past the beginning, in which methods may send
+// more. The method that exchanges nothing is a control, not a choice.
 function chooseFirst(group) {
-  const soonest = (methods) => best(methods.filter((method) => method.reach !== null), (m) => -m.reach.seconds);
+  const soonest = (methods) =>
+    best(
+      methods.filter((method) => method.reach !== null),
+      (m) => -m.reach.seconds,
+    );
   const choice = group.methods.filter((method) => method.spec !== "none");
   group.none = group.methods.find((method) => method.spec === "none") ?? null;
   group.first = soonest(choice);
   group.safe = soonest(choice.filter((method) => method.ties));
   group.next = soonest(choice.filter((method) => method !== group.first));
+  group.steady = best(
+    choice.filter((method) => method.ties && method.step > 0),
+    (method) => -method.step,
+  );
 }
 
 // All runs, judged. Runs that have not ended have no part in it; each group says how

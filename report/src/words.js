@@ -20,15 +20,22 @@ export function goal(metric, target) {
 // "On 100 Mbit/s, 100 µs, with 4 workers".
 export function where(group, verdict) {
   const one = (key) => new Set(verdict.groups.map((other) => other[key])).size === 1;
-  const job = [["model", ""], ["data", "on "]].filter(([key]) => !one(key)).map(([key, word]) => word + plain(group[key]));
-  const net = group.link === null ? "Without an emulated link" : `On ${link(group.link)}`;
+  const job = [
+    ["model", ""],
+    ["data", "on "],
+  ]
+    .filter(([key]) => !one(key))
+    .map(([key, word]) => word + plain(group[key]));
+  const net = group.link === null ? "without an emulated link" : `on ${link(group.link)}`;
   const workers = group.workers === null ? "" : `with ${count(group.workers, "worker")}`;
-  return [...job, net, workers].filter(Boolean).join(", ");
+  const text = [job.join(" "), net, workers].filter(Boolean).join(", ");
+  return job.length > 0 ? text : text[0].toUpperCase() + text.slice(1);
 }
 
 // What was sent until the target, next to dense.
 function share(method, dense) {
-  const part = method.reach.bytes, whole = dense.reach.bytes;
+  const part = method.reach.bytes,
+    whole = dense.reach.bytes;
   if (part === 0) return "sends nothing until then";
   if (!(whole > 0)) return `sends ${bytes(part, 2)} until then`;
   if (part > 1.5 * whole) return `sends ${digits(part / whole, 2)} times the bytes of ${dense.name} until then`;
@@ -77,7 +84,8 @@ function race(group) {
   const { first, dense, next, metric, target } = group;
   const goalText = goal(metric, target);
   if (first === null) return [`no method that exchanges anything reaches ${goalText}.`];
-  if (first === dense && next === null) return [`dense reaches ${goalText} in ${took(dense)}, and no other method does.`];
+  if (first === dense && next === null)
+    return [`dense reaches ${goalText} in ${took(dense)}, and no other method does.`];
   if (first === dense)
     return [
       `dense is the first to reach ${goalText}, in ${took(dense)}; ${next.name} needs ${took(next)} ` +
@@ -121,6 +129,16 @@ function careful(group) {
   return [`${all}, in ${took(safe)}. ${sent} at ${metricWords(metric)}${ended(safe, metric)}, ${tie}.`];
 }
 
+// Who is fastest past the beginning, if that is somebody else.
+function later(group) {
+  const { first, safe, steady, dense } = group;
+  if (steady === null || steady === first || steady === safe) return [];
+  const than = dense?.step > 0 && dense !== steady ? `, ${dense.name} ${time(dense.step)}` : "";
+  return [
+    `In longer runs it counts that ${steady.name} has, of those that lose nothing, the fastest step in the second half: ${time(steady.step)}${than}.`,
+  ];
+}
+
 function drifts(group) {
   if (!group.first?.differ) return [];
   return [`The workers' models differ with ${group.first.name}, and its figure is that of their average.`];
@@ -129,10 +147,14 @@ function drifts(group) {
 function others(group) {
   const { first, none, metric, target } = group;
   const made = [];
-  const never = group.methods.filter((method) => method.reach === null && method.hits === 0).map((method) => method.name);
+  const never = group.methods
+    .filter((method) => method.reach === null && method.hits === 0)
+    .map((method) => method.name);
   const some = group.methods.filter((method) => method.reach === null && method.hits > 0);
-  if (never.length > 5) made.push(`${never.length} of the ${group.methods.length} methods do not reach ${goal(metric, target)}.`);
-  else if (never.length > 0) made.push(`${list(never)} ${never.length === 1 ? "does" : "do"} not reach ${goal(metric, target)}.`);
+  if (never.length > 5)
+    made.push(`${never.length} of the ${group.methods.length} methods do not reach ${goal(metric, target)}.`);
+  else if (never.length > 0)
+    made.push(`${list(never)} ${never.length === 1 ? "does" : "do"} not reach ${goal(metric, target)}.`);
   for (const method of some)
     made.push(`${method.name} reaches it with ${method.hits} of ${method.runs.length} seeds only.`);
   if (none?.reach && (first === null || none.reach.seconds <= first.reach.seconds))
@@ -144,15 +166,17 @@ function sentences(group) {
   if (group.metric === null) return ["no run has ended with a result."];
   if (group.methods.length === 1) return alone(group);
   if (group.top === null) return ["no run has a result that is a number."];
-  if (group.target === null) return [`the best at the end is ${group.top.name} with ${ended(group.top, group.metric)}.`];
-  return [...race(group), ...price(group), ...drifts(group), ...careful(group), ...others(group)];
+  if (group.target === null)
+    return [`the best at the end is ${group.top.name} with ${ended(group.top, group.metric)}.`];
+  return [...race(group), ...price(group), ...drifts(group), ...careful(group), ...later(group), ...others(group)];
 }
 
 // ---- what holds for all -----------------------------------------------------------
 
 function seedsWords(methods) {
   const counts = methods.map((method) => method.runs.length);
-  const least = Math.min(...counts), most = Math.max(...counts);
+  const least = Math.min(...counts),
+    most = Math.max(...counts);
   if (most === 1)
     return "One seed is one seed: each figure is of a single run, and another seed gives another one. Repeat with --seeds 3 before you rely on a small difference.";
   const runs = least === most ? `${most} seeds` : `${least} to ${most} seeds`;
@@ -161,7 +185,8 @@ function seedsWords(methods) {
 
 function testsWords(groups) {
   const methods = groups.flatMap((group) => group.methods);
-  if (groups.every((group) => group.metric.key === "loss")) return "The runs were not tested; the loss is that of training.";
+  if (groups.every((group) => group.metric.key === "loss"))
+    return "The runs were not tested; the loss is that of training.";
   if (methods.every((method) => method.tests <= 1))
     return "Each run was tested once, at its end, so these are times of whole runs. With --eval-every you see who is there earlier.";
   return "Times and bytes are those of the first test that was as good.";

@@ -54,6 +54,11 @@ def figures_are_the_runs(folder):
             for k, v in summary.items()), f"settings of {specs[i]}")
         check(near(made["step_s"], (summary["compute_s"] + summary["sync_s"]) / steps), "step")
         check(near(made["bytes_step"], summary["bytes_sent"] / steps), "bytes")
+        middle = next(m for m in metrics if steps / 2 <= m["step"] < steps)
+        left = steps - middle["step"]
+        check(near(made["later_bytes_step"], (summary["bytes_sent"] - middle["bytes_sent"]) / left), "later bytes")
+        check(near(made["later_step_s"], sum(summary[k] - middle[k] for k in ("compute_s", "sync_s")) / left), "later step")
+        check(made["validated"] is False, "no validation set")
         check(near(made["bits"], summary["bits_per_param"]), "bits")
         for part in ["compute", "encode", "wait", "decode"]:
             check(near(made["parts"][part], summary[part + "_s"] / steps), part)

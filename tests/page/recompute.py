@@ -14,8 +14,16 @@ def read(folder):
     with open(f"{folder}/summary.json") as f:
         summary = json.load(f)
     with open(f"{folder}/metrics.jsonl") as f:
-        tests = [r for r in map(json.loads, f) if r["test_accuracy"] is not None]
-    return summary, tests
+        records = list(map(json.loads, f))
+    summary["step_s"] = step_seconds(summary, records)
+    return summary, [r for r in records if r["test_accuracy"] is not None]
+
+
+def step_seconds(summary, records):
+    """In the second half of the run, as docs/comparing.md has it."""
+    steps = summary["steps"]
+    middle = next((r for r in records if steps / 2 <= r["step"] < steps), {"step": 0, "compute_s": 0, "sync_s": 0})
+    return sum(summary[k] - middle[k] for k in ("compute_s", "sync_s")) / (steps - middle["step"])
 
 
 def mean(values):
@@ -29,7 +37,7 @@ def describe(name, runs):
     ends = [r["test_accuracy"] for r in last]
     return {"name": name, "end": mean(ends), "low": min(ends), "high": max(ends), "seeds": len(runs),
             "seconds": mean(r["seconds"] for r in last), "bytes": mean(r["bytes_sent"] for r in last),
-            "samples": runs[0][0]["test_samples"], "runs": runs,
+            "step": mean(s["step_s"] for s, _ in runs), "samples": runs[0][0]["test_samples"], "runs": runs,
             "worst": min(max(r["test_accuracy"] for r in tests) for _, tests in runs)}
 
 
@@ -70,7 +78,8 @@ def judge(methods):
     racing = [m for m in methods if there[m["name"]] and m["name"] != "none"]
     first = min(racing, key=lambda m: there[m["name"]][0])
     safe = min((m for m in racing if m["end"] >= top["end"] - chance), key=lambda m: there[m["name"]][0])
-    return {"target": goal, "chance": chance, "first": first["name"], "safe": safe["name"],
+    steady = min((m for m in methods if m["name"] != "none" and m["end"] >= top["end"] - chance), key=lambda m: m["step"])
+    return {"target": goal, "steady": steady["name"], "chance": chance, "first": first["name"], "safe": safe["name"],
             "seconds": there[first["name"]][0], "dense_seconds": dense and there["dense"][0],
             "share": dense and there[first["name"]][1] / there["dense"][1],
             "end": first["end"], "dense_end": dense and dense["end"], "safe_end": safe["end"],
@@ -80,7 +89,8 @@ def judge(methods):
 
 def main(folder):
     groups = {}
-    for name in sorted(os.listdir(folder)):
+    names = [name for name in sorted(os.listdir(folder)) if os.path.isdir(f"{folder}/{name}")]
+    for name in names:
         summary, tests = read(f"{folder}/{name}")
         group = groups.setdefault((summary["link"], summary["workers"]), {})
         group.setdefault(summary["sync_asked"], []).append((summary, tests))
@@ -88,10 +98,9 @@ def main(folder):
     made = []
     for (link, workers), methods in sorted(groups.items(), key=lambda g: rates[g[0][0]]):
         described = [describe(name, runs) for name, runs in methods.items()]
-        steps = {m["name"]: mean((s["compute_s"] + s["sync_s"]) / s["steps"] for s, _ in m["runs"]) for m in described}
-        made.append({"link": link, "workers": workers, "methods": len(methods), "steps": sorted(steps.values()),
+        made.append({"link": link, "workers": workers, "methods": len(methods), "steps": sorted(m["step"] for m in described),
                      "ends": {m["name"]: m["end"] for m in described}, **(judge(described) if len(methods) > 1 else {})})
-    json.dump({"runs": len(os.listdir(folder)), "groups": made,
+    json.dump({"runs": len(names), "groups": made,
                "seeds": max(len(runs) for g in groups.values() for runs in g.values())}, sys.stdout)
 
 
