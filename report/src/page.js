@@ -59,10 +59,19 @@ function prose(text) {
   return whole.split(/(--[a-z-]+(?: \d+)?)/).map((part, i) => (i % 2 === 1 ? element("code", {}, part) : part));
 }
 
+// The same, with each name set off where it comes first.
+function named(text, names) {
+  const [name, ...rest] = names;
+  const at = name === undefined ? -1 : text.indexOf(name);
+  if (at < 0) return prose(text);
+  const after = named(text.slice(at + name.length), rest);
+  return [...prose(text.slice(0, at)), element("b", {}, name), ...after];
+}
+
 function answer(verdict) {
   const said = say(verdict, runs);
-  const paragraphs = said.paragraphs.map(({ where: place, text }) =>
-    element("p", { class: "verdict" }, element("strong", {}, ...prose(`${place}: `)), ...prose(text)),
+  const paragraphs = said.paragraphs.map(({ where: place, text, names }) =>
+    element("p", { class: "verdict" }, element("strong", {}, ...prose(`${place}: `)), ...named(text, names)),
   );
   const caveats = said.caveats === "" ? [] : [element("p", { class: "caveats" }, ...prose(said.caveats))];
   const compared = verdict.groups.some((group) => group.methods.length > 1);

@@ -34,22 +34,29 @@ function outside(box, area) {
   return box.width * box.height - inside;
 }
 
+// The first place that covers nothing, or else the one that covers least.
+function bestPlace(point, others, area) {
+  let found = null;
+  let least = Infinity;
+  for (const away of distances)
+    for (const way of ways) {
+      const box = boxAt(point, way, away);
+      const covered = others.reduce((sum, other) => sum + overlap(box, other), 3 * outside(box, area));
+      if (covered >= least) continue;
+      found = { ...box, far: away > 16 };
+      least = covered;
+      if (covered < 1) return found; // less than a pixel is the rounding of sums
+    }
+  return found;
+}
+
 // points: {x, y, width, height} of each with the size of its label, the important
 // first. Returns where the labels begin, and whether a line should lead there.
 export function placeLabels(points, area) {
-  const dots = points.map(({ x, y }) => ({ x: x - 6, y: y - 6, width: 12, height: 12 }));
-  const taken = [];
+  const others = points.map(({ x, y }) => ({ x: x - 6, y: y - 6, width: 12, height: 12 }));
   return points.map((point) => {
-    let found = null,
-      least = Infinity;
-    for (const away of distances)
-      for (const way of ways) {
-        const box = boxAt(point, way, away);
-        const covered = [...dots, ...taken].reduce((sum, other) => sum + overlap(box, other), 3 * outside(box, area));
-        const bad = covered < 1 ? 0 : covered; // less than a pixel is the rounding of sums
-        if (bad < least) [found, least] = [{ ...box, far: away > 16 }, bad];
-      }
-    taken.push(found);
+    const found = bestPlace(point, others, area);
+    others.push(found);
     return found;
   });
 }

@@ -188,7 +188,7 @@ function testsWords(groups) {
   if (groups.every((group) => group.metric.key === "loss"))
     return "The runs were not tested; the loss is that of training.";
   if (methods.every((method) => method.tests <= 1))
-    return "Each run was tested once, at its end, so these are times of whole runs. With --eval-every you see who is there earlier.";
+    return "Each run was tested once, at its end, so these are times of whole runs. Longer runs are tested after each epoch, and show who is there earlier.";
   return "Times and bytes are those of the first test that was as good.";
 }
 
@@ -204,10 +204,14 @@ function caveats(verdict, runs) {
   return made;
 }
 
-// {paragraphs: [{where, text}], caveats: text}
+// {paragraphs: [{where, text, names}], caveats: text}; the names are those to choose from.
 export function say(verdict, runs) {
   const paragraphs = verdict.groups
     .filter((group) => group.methods.length > 0 || group.left === 0)
-    .map((group) => ({ where: where(group, verdict), text: sentences(group).join(" ") }));
+    .map((group) => ({
+      where: where(group, verdict),
+      text: sentences(group).join(" "),
+      names: [...new Set([group.first, group.safe].filter(Boolean).map((method) => method.name))],
+    }));
   return { paragraphs, caveats: caveats(verdict, runs).join(" ") };
 }
