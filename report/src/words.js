@@ -113,7 +113,7 @@ function price(group) {
   const better = metric.quality(first.final) > metric.quality(other.final);
   const away = Math.abs(metric.quality(first.final) - metric.quality(other.final));
   const ends = `At the end it has ${metricWords(metric)}${ended(first, metric)}, ${other.name} ${ended(other, metric)}`;
-  if (away === 0) return [`${ends}: no difference.`];
+  if (away < 1e-9) return [`${ends}: no difference.`];
   const word = better === Boolean(metric.share) ? "higher" : "lower";
   const judged = away <= group.scatter ? "which may be chance" : "more than chance";
   return [`${ends}: ${gap(metric, first.final, other.final)} ${word}, ${judged} (${chance(group)}).`];
@@ -129,10 +129,11 @@ function careful(group) {
   return [`${all}, in ${took(safe)}. ${sent} at ${metricWords(metric)}${ended(safe, metric)}, ${tie}.`];
 }
 
-// Who is fastest past the beginning, if that is somebody else.
+// Who is fastest past the beginning, if that is another one by more than a tenth.
 function later(group) {
   const { first, safe, steady, dense } = group;
   if (steady === null || steady === first || steady === safe) return [];
+  if (safe === null || !(steady.step <= 0.9 * safe.step)) return [];
   const than = dense?.step > 0 && dense !== steady ? `, ${dense.name} ${time(dense.step)}` : "";
   return [
     `In longer runs it counts that ${steady.name} has, of those that lose nothing, the fastest step in the second half: ${time(steady.step)}${than}.`,

@@ -79,7 +79,8 @@ def judge(methods):
     first = min(racing, key=lambda m: there[m["name"]][0])
     safe = min((m for m in racing if m["end"] >= top["end"] - chance), key=lambda m: there[m["name"]][0])
     steady = min((m for m in methods if m["name"] != "none" and m["end"] >= top["end"] - chance), key=lambda m: m["step"])
-    return {"target": goal, "steady": steady["name"], "chance": chance, "first": first["name"], "safe": safe["name"],
+    better = steady["name"] not in (first["name"], safe["name"]) and steady["step"] <= 0.9 * safe["step"]
+    return {"target": goal, "steady": steady["name"] if better else None, "chance": chance, "first": first["name"], "safe": safe["name"],
             "seconds": there[first["name"]][0], "dense_seconds": dense and there["dense"][0],
             "share": dense and there[first["name"]][1] / there["dense"][1],
             "end": first["end"], "dense_end": dense and dense["end"], "safe_end": safe["end"],
