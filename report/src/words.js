@@ -136,7 +136,7 @@ function later(group) {
   if (safe === null || !(steady.step <= 0.9 * safe.step)) return [];
   const than = dense?.step > 0 && dense !== steady ? `, ${dense.name} ${time(dense.step)}` : "";
   return [
-    `In longer runs it counts that ${steady.name} has, of those that lose nothing, the fastest step in the second half: ${time(steady.step)}${than}.`,
+    `In longer runs ${steady.name} may be the first of these: its steps in the second half take ${time(steady.step)}${than}.`,
   ];
 }
 
