@@ -164,6 +164,24 @@ size_t gwi_alloc_bytes(void)
     return held;
 }
 
+gw_status gwi_hand_out(void *to, const void *known, size_t own, size_t least,
+                       const char *type)
+{
+    size_t cap, filled;
+
+    if (to == NULL)
+        return gw_fail(GW_ERR_ARG, "the pointer to %s is NULL", type);
+    memcpy(&cap, to, sizeof cap);
+    if (cap < least)
+        return gw_fail(GW_ERR_ARG, "%s: struct_size is %zu, expected at least %zu",
+                       type, cap, least);
+    filled = cap < own ? cap : own;
+    memset(to, 0, cap);
+    memcpy(to, known, filled);
+    memcpy(to, &filled, sizeof filled);
+    return GW_OK;
+}
+
 double gwi_now(void)
 {
     struct timespec t;

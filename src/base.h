@@ -15,6 +15,12 @@
             return st_try_;         \
     } while (0)
 
+/* Copies what is known, `own` bytes that begin with a struct_size, to a caller's
+ * struct, which says first how long it is and has never been shorter than `least`: that
+ * of the type's version 0.1. GW_ERR_ARG. */
+gw_status gwi_hand_out(void *to, const void *known, size_t own, size_t least,
+                       const char *type);
+
 /* count * bytes zeroed bytes aligned to 64, or NULL without a message; released
  * with gwi_free(), which takes NULL. A product that overflows is NULL. */
 void *gwi_calloc(size_t count, size_t bytes);

@@ -34,9 +34,11 @@ static void print_help(void)
     puts(
         "Usage: gradwire report RUN... [-o FILE] [FLAGS]\n"
         "\n"
-        "Makes one HTML page from run directories. The page says in words which method\n"
+        "Makes one HTML page from run directories. The page says in words which "
+        "method\n"
         "is best on which link, and shows accuracy and loss against time, bytes and\n"
-        "steps, where the time went, and all settings. It needs no network and no other\n"
+        "steps, where the time went, and all settings. It needs no network and no "
+        "other\n"
         "file. RUN may also be a directory that contains run directories, such as one\n"
         "from 'gradwire compare'. The page lists what could not be read. Defaults are\n"
         "in brackets.\n"

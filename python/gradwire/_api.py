@@ -73,6 +73,12 @@ class Stats(Structure):
                 ("lost_mass", c_double), ("applied_mass", c_double)]
 
 
+class Health(Structure):
+    _fields_ = [("struct_size", c_size_t), ("step", c_uint64), ("residual_norm", c_double),
+                ("vector_norm", c_double), ("growth", c_double), ("since", c_uint64),
+                ("runs_away", c_int), ("warning", c_char * 256)]
+
+
 class SpecInfo(Structure):
     _fields_ = [("struct_size", c_size_t), ("traits", c_uint), ("bytes_per_param", c_double),
                 ("period", c_uint64), ("growth", c_double),
@@ -112,7 +118,7 @@ STRUCTS: Dict[str, Type[Structure]] = {
     "gw_traffic": Traffic, "gw_tensor": Tensor, "gw_sync_options": SyncOptions,
     "gw_piece": Piece, "gw_spec_info": SpecInfo, "gw_memory_info": MemoryInfo, "gw_stage_info": StageInfo,
     "gw_key_info": KeyInfo, "gw_optimizer_info": OptimizerInfo, "gw_advice": Advice,
-    "gw_stats": Stats}
+    "gw_stats": Stats, "gw_health": Health}
 
 _floats = c_void_p
 _out = POINTER(c_void_p)
@@ -167,6 +173,7 @@ FUNCTIONS: Dict[str, Tuple] = {
     "gw_sync_stats": (Stats, c_void_p),
     "gw_sync_set_momentum": (c_int, c_void_p, c_double),
     "gw_sync_residual_norm": (c_double, c_void_p),
+    "gw_sync_health": (c_int, c_void_p, POINTER(Health)),
     "gw_sync_state_len": (c_size_t, c_void_p),
     "gw_sync_save": (c_int, c_void_p, c_void_p, c_size_t),
     "gw_sync_load_one": (c_int, c_void_p, c_void_p, c_size_t, c_size_t, c_size_t),

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "kernels/vector.h"
+#include "sync/guard.h"
 
 enum { VELOCITY_GLOBAL, VELOCITY_LOCAL };
 
@@ -241,6 +242,7 @@ gw_status gw_sync_set_rate(gw_sync *s, double rate)
         return gw_fail(GW_ERR_ARG,
                        "invalid learning rate %g; expected a finite number, 0 or more",
                        rate);
+    gwi_guard_rate(s, rate);
     if (last == NULL || !(rate > 0))
         return GW_OK;
     double factor = *last > 0 ? *last / rate : 1;

@@ -10,6 +10,7 @@
 #include "kernels/vector.h"
 #include "sync/state/agreement.h"
 #include "sync/buckets.h"
+#include "sync/guard.h"
 #include "sync/measure.h"
 #include "sync/momentum.h"
 #include "sync/notes.h"
@@ -78,12 +79,15 @@ static gw_status run_exchange(gw_sync *s, float *v, gwi_note *note)
 /* Hands all segments of v to the exchange. A note of one is about all of them. */
 static gw_status exchange_all(gw_sync *s, float *v, gwi_note *note)
 {
+    gwi_guard_begin(s, &(gwi_result){.v = v});
     for (size_t i = 0; i < s->segment_count; i++)
         make_ready(s->segments[i], v + s->segments[i]->base);
     GWI_TRY(gwi_segments_run(s, v, note, run_exchange));
     for (size_t i = 0; *note != 0 && i < s->segment_count; i++)
         if (s->segments[i]->gave)
             take_back(s->segments[i], v + s->segments[i]->base);
+    if (*note == 0)
+        gwi_guard_end(s);
     return GW_OK;
 }
 
@@ -135,6 +139,7 @@ static gw_status exchange_pieces(gw_sync *s, const gwi_result *at, gwi_note *not
     gwi_note own = *note;
     bool gave = false;
 
+    gwi_guard_begin(s, at);
     if (own == 0)
         gwi_pieces_move(at, s->kept[GWI_RESIDUAL]);
     for (size_t i = s->segment_count; i-- > 0;) {
@@ -147,6 +152,8 @@ static gw_status exchange_pieces(gw_sync *s, const gwi_result *at, gwi_note *not
     }
     if (*note != 0 && gave)
         gwi_pieces_move(at, s->kept[GWI_RESIDUAL]);
+    if (*note == 0)
+        gwi_guard_end(s);
     return GW_OK;
 }
 

@@ -36,6 +36,21 @@ typedef struct gwi_measure {
     int activity;         /* which of them the present one is */
 } gwi_measure;
 
+/* What a residual was once (guard.h). */
+typedef struct gwi_mark {
+    uint64_t step; /* 0: none */
+    double size;
+} gwi_mark;
+
+typedef struct gwi_guard {
+    uint64_t exchanges;        /* that had a residual */
+    bool due, grown;           /* measured now; too long at the last measurement */
+    double vector;             /* norm of what the present exchange began with */
+    double rate, highest_rate; /* learning rates that were told; 0: none */
+    gwi_mark older, newer;
+    gw_health health;
+} gwi_guard;
+
 struct gw_sync {
     gw_comm *comm;
     gw_layout *layout;
@@ -47,6 +62,7 @@ struct gw_sync {
     gwi_phase phase;
     gwi_moment now; /* what the schedule says of this step */
     gw_stats stats;
+    gwi_guard guard; /* of the whole */
 
     /* Vectors that are too long for messages are cut (segments.h). */
     struct gw_sync *whole;     /* what this is a segment of; itself if it is none */

@@ -88,26 +88,6 @@ static uint64_t period_of(const gwi_spec *spec)
 
 /* ---- handing out --------------------------------------------------------- */
 
-/* Copies what is known, `own` bytes that begin with a struct_size, to a caller's
- * struct, which says first how long it is and has never been shorter than `least`. */
-static gw_status hand_out(void *to, const void *known, size_t own, size_t least,
-                          const char *type)
-{
-    size_t cap, filled;
-
-    if (to == NULL)
-        return gw_fail(GW_ERR_ARG, "the pointer to %s is NULL", type);
-    memcpy(&cap, to, sizeof cap);
-    if (cap < least)
-        return gw_fail(GW_ERR_ARG, "%s: struct_size is %zu, expected at least %zu",
-                       type, cap, least);
-    filled = cap < own ? cap : own;
-    memset(to, 0, cap);
-    memcpy(to, known, filled);
-    memcpy(to, &filled, sizeof filled);
-    return GW_OK;
-}
-
 /* The structs of version 0.1 ended with these fields. */
 #define LEAST(type, last) (offsetof(type, last) + sizeof((type){0}.last))
 
@@ -137,8 +117,8 @@ gw_status gw_spec_describe(const char *text, gw_spec_info *info)
         known.memories++;
     for (int i = 0; i < spec.count; i++)
         known.stages[i] = spec.stages[i]->name;
-    return hand_out(info, &known, sizeof known, LEAST(gw_spec_info, stages),
-                    "gw_spec_info");
+    return gwi_hand_out(info, &known, sizeof known, LEAST(gw_spec_info, stages),
+                        "gw_spec_info");
 }
 
 gw_status gw_memory_describe(const char *text, size_t i, gw_memory_info *info)
@@ -153,8 +133,8 @@ gw_status gw_memory_describe(const char *text, size_t i, gw_memory_info *info)
     gw_memory_info known = {.name = m->name, .bit = m->tag, .handing = m->handing};
     if (m->floats != NULL)
         known.floats = m->floats(&spec, NULL);
-    return hand_out(info, &known, sizeof known, LEAST(gw_memory_info, floats),
-                    "gw_memory_info");
+    return gwi_hand_out(info, &known, sizeof known, LEAST(gw_memory_info, floats),
+                        "gw_memory_info");
 }
 
 gw_status gw_stage_describe(const char *name, gw_stage_info *info)
@@ -174,8 +154,8 @@ gw_status gw_stage_describe(const char *name, gw_stage_info *info)
                            .recipe = s->recipe};
     while (gwi_stage_key(s, known.keys, &shown))
         known.keys++;
-    return hand_out(info, &known, sizeof known, LEAST(gw_stage_info, recipe),
-                    "gw_stage_info");
+    return gwi_hand_out(info, &known, sizeof known, LEAST(gw_stage_info, recipe),
+                        "gw_stage_info");
 }
 
 gw_status gw_key_describe(const char *stage, size_t i, gw_key_info *info)
@@ -195,8 +175,8 @@ gw_status gw_key_describe(const char *stage, size_t i, gw_key_info *info)
                          .fallback = shown.fallback,
                          .range = key->range != NULL ? key->range : key->words,
                          .meaning = key->meaning};
-    return hand_out(info, &known, sizeof known, LEAST(gw_key_info, meaning),
-                    "gw_key_info");
+    return gwi_hand_out(info, &known, sizeof known, LEAST(gw_key_info, meaning),
+                        "gw_key_info");
 }
 
 const char *gw_trait_text(gw_trait trait)

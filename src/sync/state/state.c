@@ -259,6 +259,7 @@ static void take_over(gw_sync *s, const uint8_t *state, size_t w, size_t count)
     if (first) {
         load_words(s, state);
         s->spoiled = false;
+        s->guard = (gwi_guard){0};
     }
     /* What was lost is counted once, wherever it is counted. */
     if (share(s, GW_HANDING_ADDED, w, count) > 0)
