@@ -15,9 +15,9 @@
 #define REDRAW_SECONDS 0.1
 #define LINE_SECONDS   1.0
 
-gwc_display gwc_display_new(void)
+gwc_display gwc_display_new(int quiet)
 {
-    return (gwc_display){.terminal = isatty(STDERR_FILENO)};
+    return (gwc_display){.quiet = quiet, .terminal = isatty(STDERR_FILENO)};
 }
 
 const char *gwc_bytes(double bytes, char *text)
@@ -103,6 +103,8 @@ static void tell(void *arg, gwt_event event, const gwt_progress *p)
 {
     gwc_display *d = arg;
 
+    if (d->quiet && event != GWT_EVENT_WARNING)
+        return;
     switch (event) {
     case GWT_EVENT_STEP:
         if (d->terminal)
@@ -116,6 +118,10 @@ static void tell(void *arg, gwt_event event, const gwt_progress *p)
     case GWT_EVENT_EVAL:
         clear_line(d);
         print_verdict(p, p->valid ? "validation" : "test");
+        break;
+    case GWT_EVENT_WARNING:
+        clear_line(d);
+        fprintf(stderr, "gradwire: warning: %s\n", p->warning);
         break;
     }
 }

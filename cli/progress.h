@@ -7,6 +7,7 @@
 #include "run/train.h"
 
 typedef struct gwc_display {
+    int quiet;        /* whether warnings are all that is shown */
     int terminal;     /* whether there is a line to redraw */
     double drawn_at;  /* when it was drawn last */
     int line_open;    /* whether it is on the screen now */
@@ -14,7 +15,7 @@ typedef struct gwc_display {
 } gwc_display;
 
 /* The display for a run; the observer refers to it. */
-gwc_display gwc_display_new(void);
+gwc_display gwc_display_new(int quiet);
 gwt_observer gwc_display_observer(gwc_display *display);
 
 /* Formats a number of bytes as "1.50 MB" in text (at least 16 bytes). */

@@ -306,14 +306,14 @@ static int speaks(const settings *set)
 
 static int run_job(const settings *set, gwt_job *job)
 {
-    gwc_display display = gwc_display_new();
+    gwc_display display = gwc_display_new(set->quiet);
     gwt_observer observer = gwc_display_observer(&display);
     gw_status st;
 
     if (speaks(set))
         show_start(set, job);
     catch_signals(job);
-    st = gwt_job_run(job, set->quiet ? NULL : &observer);
+    st = gwt_job_run(job, &observer);
     running = NULL;
     if (st != GW_OK)
         return GWC_FAILED;

@@ -22,7 +22,7 @@ KEYS = """model data sync sync_asked workers params steps epochs seed link trans
     test_loss test_accuracy perplexity drift model_hash version test_accuracy_workers
     eval_s decode_s batch lr momentum optimizer stopped skipped bits_per_param
     residual_norm augment test_loss_workers perplexity_workers sync_advised test_samples
-    mass_lost weight_decay nesterov""".split()
+    mass_lost weight_decay nesterov warning""".split()
 
 failures = []
 
@@ -285,6 +285,18 @@ def a_run_is_written(tmp):
     check(quiet.stderr == b"" and b"accuracy" in quiet.stdout, "--quiet is not")
 
 
+def a_run_that_goes_away_is_told_of(tmp):
+    """One line, whether progress is shown or not, and none in a run that goes well."""
+    for flags, lines in (([], 1), (["--quiet"], 1), (["--lr", "0.02"], 0)):
+        r = run("train", *SMALL, "--model", "fnn3", "--sync", "topk:0.1", "--lr", "5",
+                "--steps", "120", "--force", "--json", "--out", f"{tmp}/away", *flags)
+        told = [x for x in r.stderr.decode().splitlines() if x.startswith("gradwire: warning: ")]
+        check(r.returncode == 0 and len(told) == lines, f"{flags}: {r.stderr!r}")
+        warning = json.loads(r.stdout)["warning"]
+        check(told == ([] if warning is None else [f"gradwire: warning: {warning}"]), f"{told}")
+        check(lines == 0 or "lower --lr" in told[0], f"{told}")
+
+
 def default_directory(tmp):
     for n in (1, 2):
         subprocess.run([GRADWIRE, "train", *SMALL, "--quiet"], cwd=tmp, check=True,
@@ -335,6 +347,7 @@ def main():
         help_is_there()
         refused_under_mpirun()
         a_run_is_written(tmp)
+        a_run_that_goes_away_is_told_of(tmp)
         default_directory(tmp)
         stops(tmp)
         a_killed_worker_is_named(tmp)

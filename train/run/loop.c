@@ -123,6 +123,7 @@ static gw_status begin(worker *w)
     uint64_t metrics_len = 0;
 
     w->saved_at = UINT64_MAX;
+    gwt_life_watch_begin(w);
     if (w->job->config.resume) {
         GWT_TRY(gwt_checkpoint_load(w, &metrics_len));
     } else {
@@ -324,6 +325,8 @@ static gw_status step(worker *w, uint64_t t, double *loss)
     gwt_trace_compute(w->trace, t0, t1);
     gwt_trace_compute(w->trace, t2, t3);
     *loss = score.loss / (double)score.count;
+    if (st == GW_OK)
+        gwt_life_watch(w, *loss);
     return GW_OK;
 }
 

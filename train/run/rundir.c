@@ -331,6 +331,7 @@ static void print_results(gwt_json *j, const gwt_summary *s)
     gwt_json_real(j, "drift", s->drift);
     gwt_json_count(j, "skipped", s->skipped);
     gwt_json_bool(j, "stopped", s->stopped);
+    gwt_json_text(j, "warning", s->warning[0] != '\0' ? s->warning : NULL);
     gwt_json_text(j, "model_hash", hash);
     gwt_json_text(j, "version", gw_version());
 }

@@ -14,7 +14,7 @@
 
 #include <stdio.h>
 
-enum { GWT_SPEC_CAP = 256, GWT_NAME_CAP = 64 };
+enum { GWT_SPEC_CAP = 256, GWT_NAME_CAP = 64, GWT_WARNING_CAP = 320 };
 
 /* How training images are augmented; AUTO is what is usual for the data set. */
 typedef enum gwt_augment_word {
@@ -82,13 +82,15 @@ typedef struct gwt_summary {
     double test_loss_workers; /* mean of the workers' own, like the accuracy */
     double perplexity, perplexity_workers;
     uint64_t model_hash;
-    int stopped; /* by gwt_job_stop() */
+    int stopped;                   /* by gwt_job_stop() */
+    char warning[GWT_WARNING_CAP]; /* what ran away first, and what to do; "" */
 } gwt_summary;
 
 typedef enum gwt_event {
-    GWT_EVENT_STEP, /* after every step; loss is rank 0's own */
-    GWT_EVENT_LOG,  /* a line was added to metrics.jsonl; loss is over all workers */
-    GWT_EVENT_EVAL, /* the test set was evaluated */
+    GWT_EVENT_STEP,    /* after every step; loss is rank 0's own */
+    GWT_EVENT_LOG,     /* a line was added to metrics.jsonl; loss is over all workers */
+    GWT_EVENT_EVAL,    /* the test set was evaluated */
+    GWT_EVENT_WARNING, /* the residual or the loss runs away; once in a run */
 } gwt_event;
 
 /* The progress of a run, after `step` of `steps`. */
@@ -102,6 +104,7 @@ typedef struct gwt_progress {
     double perplexity;               /* of language models, else NaN */
     int valid;                       /* whether these are on the validation set */
     uint64_t bytes_sent;             /* by rank 0 for synchronisation, so far */
+    const char *warning;             /* as in the summary; "" */
 } gwt_progress;
 
 /* Called on rank 0, in that worker's process or thread, with the progress of the

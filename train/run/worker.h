@@ -5,6 +5,7 @@
 #ifndef GWT_WORKER_H
 #define GWT_WORKER_H
 
+#include "run/alarm.h"
 #include "run/job.h"
 #include "run/stop_together.h"
 #include "run/trace_file.h"
@@ -35,6 +36,8 @@ typedef struct gwt_life {
     uint64_t evaluated_at;  /* step of the last evaluation, 0: none */
     double lr;              /* of the last step */
     gwt_mean logged, epoch; /* losses since the last record, in this epoch */
+    gwt_alarm alarm;        /* of rank 0's loss */
+    int logged_warning;     /* it is in the log */
     gwt_trace *trace;       /* NULL: no timeline, or not any more */
     gwt_pact pact;          /* if workers have no shared memory */
     double began, mark;     /* when the run and the current interval began */
@@ -44,8 +47,12 @@ typedef struct gwt_life {
     gw_stats before;   /* its seconds, likewise; no counts */
 } gwt_life;
 
-/* ---- what it says of its training (worker_report.c)
- * ------------------------------------ */
+/* ---- what it says of its training (worker_report.c) --------------------------- */
+
+/* Looks at the loss of a step and at the sync on rank 0, and warns once if one of them
+ * runs away. begin() is for the first step, or the first after a resume. */
+void gwt_life_watch_begin(gwt_life *w);
+void gwt_life_watch(gwt_life *w, double loss);
 
 /* Tells the observer, on rank 0. */
 void gwt_life_tell(gwt_life *w, gwt_event event, double loss);

@@ -8,6 +8,7 @@
 #include "run/worker.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -38,9 +39,56 @@ void gwt_life_tell(gwt_life *w, gwt_event event, double loss)
         .perplexity = w->verdict.perplexity,
         .valid = w->verdict.valid,
         .bytes_sent = gw_sync_stats(w->sync).bytes_sent,
+        .warning = w->so_far.warning,
     };
     observer->tell(observer->arg, event, &p);
 }
+
+/* ---- warning ------------------------------------------------------------------ */
+
+/* A model that knows nothing has the logarithm of the number of classes. A run that
+ * begins with weights, or goes on, begins with a loss that says little; where numbers
+ * are predicted, there is nothing else to go by. */
+void gwt_life_watch_begin(gwt_life *w)
+{
+    const gwt_config *config = &w->job->config;
+    size_t classes = w->job->data.classes;
+
+    if (classes > 1)
+        w->alarm.first = log((double)classes);
+    else if (config->resume || config->init != NULL)
+        w->alarm.first = (double)INFINITY;
+}
+
+static void warn_of_loss(worker *w)
+{
+    gw_spec_info info = {.struct_size = sizeof info};
+    int sparse = gw_spec_describe(w->job->used.sync, &info) == GW_OK &&
+                 (info.traits & GW_TRAIT_SPARSE) != 0;
+
+    snprintf(w->so_far.warning, sizeof w->so_far.warning,
+             "step %" PRIu64 ": the loss went from %.3g up to %.3g and does not come "
+             "back: lower --lr, or use --clip or --warmup%s (\"When it goes wrong\" in "
+             "docs/choosing.md)",
+             w->so_far.steps, w->alarm.best, w->alarm.worst,
+             sparse ? ", or a longer warmup= or a higher density in --sync" : "");
+}
+
+void gwt_life_watch(gwt_life *w, double loss)
+{
+    gw_health health = {.struct_size = sizeof health};
+
+    if (gw_comm_rank(w->comm) != 0 || w->so_far.warning[0] != '\0')
+        return;
+    if (gwt_alarm_sees(&w->alarm, loss))
+        warn_of_loss(w);
+    else if (gw_sync_health(w->sync, &health) == GW_OK && health.runs_away)
+        snprintf(w->so_far.warning, sizeof w->so_far.warning, "%s", health.warning);
+    if (w->so_far.warning[0] != '\0')
+        gwt_life_tell(w, GWT_EVENT_WARNING, loss);
+}
+
+/* ---- gathering ---------------------------------------------------------------- */
 
 /* The mean over all workers; NaN if it is empty. Collective. */
 static gw_status gather_mean(worker *w, const mean *m, double *out)
@@ -105,6 +153,15 @@ static void write_sync(gwt_json *j, const worker *w)
     gwt_json_real(j, "residual_norm", gw_sync_residual_norm(w->sync));
 }
 
+/* What was said since the last line; NULL if nothing was. */
+static const char *new_warning(worker *w)
+{
+    if (w->logged_warning || w->so_far.warning[0] == '\0')
+        return NULL;
+    w->logged_warning = 1;
+    return w->so_far.warning;
+}
+
 static gw_status write_record(worker *w, double loss, int evaluated)
 {
     gwt_json j = {.to = w->metrics};
@@ -128,6 +185,7 @@ static gw_status write_record(worker *w, double loss, int evaluated)
     gwt_json_real(&j, "perplexity", v->perplexity);
     gwt_json_real(&j, "perplexity_workers", gwt_workers_perplexity(v));
     gwt_json_real(&j, "drift", v->drift);
+    gwt_json_text(&j, "warning", new_warning(w));
     gwt_json_close(&j, '}');
     putc('\n', w->metrics);
     if (fflush(w->metrics) != 0)
