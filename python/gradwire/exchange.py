@@ -2,6 +2,7 @@
 """One handle's exchange: buckets in, futures out, and the comm's thread in between."""
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -30,6 +31,7 @@ class Exchange:
         self._parameters = parameters
         self._names = {id(p): name for name, p in parameters.items()}
         self._cuda = next(iter(parameters.values())).is_cuda if parameters else False
+        self._watches = sync.comm.rank == 0  # whether the residual has not run away yet
         self._looks = sync.comm.rank == 0  # whether gradients are changed before the step
         self._vector: Optional[torch.Tensor] = None
         self._shape: Shape = ()    # of DDP's buckets in the last step
@@ -123,6 +125,8 @@ class Exchange:
             self._underway = False
             if self._looks and self._moved is not None:
                 _at_the_end(self._moved.note)
+            if self._watches:
+                _at_the_end(self._watch)
         except BaseException as error:
             failure = error
 
@@ -131,6 +135,13 @@ class Exchange:
             _at_the_end(fail)
             self._underway = failure is not job.error
         self._fed = 0
+
+    def _watch(self) -> None:
+        """Warns once if the residual runs away."""
+        health = self.sync.health()
+        if health["runs_away"]:
+            self._watches = False
+            warnings.warn(health["warning"], stacklevel=2)
 
     def note_half_steps(self) -> None:
         """A backward that did not see the end of its exchange left its step half done."""
@@ -278,8 +289,11 @@ class Exchange:
     def start(self) -> None:
         self._with_parameters(self.sync.start_at)
 
-    def model_step(self) -> None:
+    def model_step(self, rate: float) -> None:
+        """After a step of the optimizer at that learning rate."""
         if self.sync.model_due:
+            if self._moved is None and 0 <= rate < math.inf:  # else it knew before the step
+                self.sync.set_rate(rate)
             self._with_parameters(self.sync.model_at)
 
     def finish(self) -> None:

@@ -243,7 +243,7 @@ class Stepper:
             if not exchange.skip_step():
                 with moved.left_out() if moved is not None else contextlib.nullcontext():
                     result = inner(*args, **kwargs)
-            exchange.model_step()
+            exchange.model_step(float(self.param_groups[0].get("lr", 0)))
             return result
 
         # Schedulers look for marks on the step, and want a bound method.

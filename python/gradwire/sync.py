@@ -19,7 +19,7 @@ from typing import (Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Op
 import numpy as np
 
 from . import state
-from ._api import (NONFINITE, SKIPPED, Piece, SyncOptions, Tensor, check, lib)
+from ._api import (NONFINITE, SKIPPED, Health, Piece, SyncOptions, Tensor, check, lib)
 from .comm import Comm
 from .errors import ArgumentError, DataError, GradwireError, NonFiniteError
 
@@ -248,6 +248,16 @@ class Sync:
     def residual_norm(self) -> float:
         """Returns the Euclidean norm of what this worker has not sent yet."""
         return lib.gw_sync_residual_norm(self.pointer)
+
+    def health(self) -> Dict[str, Any]:
+        """How the residual is doing, as last measured: step, residual_norm, vector_norm
+        (of the gradient, or the change of the model), growth since step `since`,
+        runs_away, and a warning that says what to do then, "" before that."""
+        h = Health(struct_size=ctypes.sizeof(Health))
+        check(lib.gw_sync_health(self.pointer, ctypes.byref(h)))
+        return {"step": h.step, "residual_norm": h.residual_norm,
+                "vector_norm": h.vector_norm, "growth": h.growth, "since": h.since,
+                "runs_away": bool(h.runs_away), "warning": h.warning.decode()}
 
     # ---- state -----------------------------------------------------------------
 

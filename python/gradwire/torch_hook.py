@@ -75,6 +75,12 @@ class Handle:
         """Returns the Euclidean norm of what this worker has not sent yet."""
         return self._open().residual_norm()
 
+    def health(self) -> Dict[str, Any]:
+        """How the residual of this worker is doing, as last measured: step,
+        residual_norm, vector_norm, growth since step `since`, runs_away, warning. Worker
+        0 gives that warning by itself, once."""
+        return self._open().health()
+
     def finish(self) -> None:
         """Ends the training. Methods that let models differ leave their average in the
         parameters. All workers call it together."""
