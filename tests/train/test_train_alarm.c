@@ -192,7 +192,7 @@ static void residuals_are_told_of(void **state)
     snprintf(weights, sizeof weights, "%s/weights.safetensors", test_folder);
     c.model = "least-squares";
     c.data = "least-squares:train=700,test=90,dim=30";
-    c.momentum = 0.0;
+    c.hyper.momentum = 0.0;
     c.export_to = weights;
     assert_warns(&c, NULL);
     c.export_to = NULL;
