@@ -125,6 +125,14 @@ static const gwc_flag *named_by(const gwc_flag *flags, size_t count, const char 
     return strncmp(arg, "--", 2) == 0 ? find(flags, count, arg + 2) : NULL;
 }
 
+/* Whether the argument is a flag whose value is the next argument. */
+static int takes_next(const gwc_flag *flags, size_t count, const char *arg)
+{
+    const gwc_flag *flag = named_by(flags, count, arg);
+
+    return flag != NULL && flag->kind != GWC_SWITCH;
+}
+
 /* Reads the flag at argv[*at], and its value if that is the next argument. */
 static gw_status read_one(const gwc_flag *flags, size_t count, const char *command,
                           int argc, char **argv, int *at, void *settings)
@@ -184,6 +192,46 @@ gw_status gwc_flags_read(const gwc_flag *flags, size_t count, const char *comman
     return GW_OK;
 }
 
+int gwc_flags_given(const gwc_flag *flags, size_t count, int argc, char **argv,
+                    const char *name)
+{
+    for (int at = 0; at < argc; at++) {
+        const char *word = argv[at] + 2;
+        size_t len = strcspn(word, "=");
+        if (len == strlen(name) && strncmp(word, name, len) == 0)
+            return 1;
+        if (takes_next(flags, count, argv[at]))
+            at++;
+    }
+    return 0;
+}
+
+static int is_in(const char *const *list, const char *name)
+{
+    while (*list != NULL && strcmp(*list, name) != 0)
+        list++;
+    return *list != NULL;
+}
+
+gw_status gwc_flags_fill(const gwc_flag *flags, size_t count, int argc, char **argv,
+                         char *text, const char *const *except, void *settings)
+{
+    for (char *line = text, *next; *line != '\0'; line = next) {
+        size_t len = strcspn(line, "\n");
+        next = line + len + (line[len] != '\0');
+        line[len] = '\0';
+        char *value = strchr(line, ' ');
+        if (value == NULL)
+            continue;
+        *value++ = '\0';
+        const gwc_flag *flag = named_by(flags, count, line);
+        if (flag != NULL && flag->kind != GWC_SWITCH && !is_in(except, flag->name) &&
+            !gwc_flags_given(flags, count, argc, argv, flag->name))
+            GWT_TRY(store(flag, value, settings));
+    }
+    return GW_OK;
+}
+
 static size_t next_line(FILE *to)
 {
     return (size_t)fprintf(to, "\n  %-*s", NAME_COLUMN, "") - 1;
@@ -239,14 +287,6 @@ void gwc_flags_help(const gwc_flag *flags, size_t count, FILE *to)
         else
             print_flag(&flags[i], to);
     fprintf(to, "  %-*s%s\n", NAME_COLUMN, "--help", "show this help");
-}
-
-/* Whether the argument is a flag whose value is the next argument. */
-static int takes_next(const gwc_flag *flags, size_t count, const char *arg)
-{
-    const gwc_flag *flag = named_by(flags, count, arg);
-
-    return flag != NULL && flag->kind != GWC_SWITCH;
 }
 
 size_t gwc_flags_part(const gwc_flag *flags, size_t count, int argc, char **argv,

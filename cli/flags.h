@@ -35,6 +35,17 @@ typedef struct gwc_flag {
 gw_status gwc_flags_read(const gwc_flag *flags, size_t count, const char *command,
                          int argc, char **argv, void *settings, int *help);
 
+/* Whether argv, which gwc_flags_read() accepts, gives that flag. */
+int gwc_flags_given(const gwc_flag *flags, size_t count, int argc, char **argv,
+                    const char *name);
+
+/* Stores the values in text, lines "--name value", of flags that argv does not give and
+ * that are not in `except`, a list that ends with NULL. Lines about other flags are
+ * skipped. text is cut into its lines and, like argv, must last as long as settings.
+ * GW_ERR_ARG: a value is wrong. */
+gw_status gwc_flags_fill(const gwc_flag *flags, size_t count, int argc, char **argv,
+                         char *text, const char *const *except, void *settings);
+
 /* Separates positional arguments, such as names of files, from flags and their values,
  * in any order. names and rest have room for argc each. Returns the number of names and
  * sets *left to the length of rest. */

@@ -23,6 +23,7 @@
 typedef struct settings {
     gwt_config run;
     int json, quiet;
+    char saved[GWT_SETTINGS_CAP]; /* with --resume, those of the checkpoint */
 } settings;
 
 #define AT(field) offsetof(settings, field)
@@ -127,7 +128,9 @@ static const gwc_flag flags[] = {
      "after Ctrl-C",
      GWC_TEXT, AT(run.checkpoint_every), 0, 0},
     {"keep", "N", "2", "number of checkpoints to keep", GWC_INT, AT(run.keep), 1, 1e6},
-    {"resume", NULL, NULL, "resume from the newest good checkpoint in --out",
+    {"resume", NULL, NULL,
+     "resume from the newest good checkpoint in --out, with\n"
+     "its settings where no flag is given",
      GWC_SWITCH, AT(run.resume), 0, 0},
     {"init", "FILE", NULL,
      "start from these weights (safetensors) instead of\n"
@@ -304,6 +307,19 @@ static int speaks(const settings *set)
     return set->run.comm == NULL || gw_comm_rank(set->run.comm) == 0;
 }
 
+/* How to continue a run that Ctrl-C ended. */
+static void show_stop(const settings *set, const gwt_job *job)
+{
+    if (!gwt_job_summary(job)->stopped || set->quiet)
+        return;
+    if (set->run.checkpoint_every != NULL)
+        fprintf(stderr, "note: 'gradwire train --resume --out %s' continues this run\n",
+                gwt_job_directory(job));
+    else
+        fprintf(stderr, "note: this run cannot be resumed; --checkpoint-every would "
+                        "have written a checkpoint\n");
+}
+
 static int run_job(const settings *set, gwt_job *job)
 {
     gwc_display display = gwc_display_new(set->quiet);
@@ -321,6 +337,8 @@ static int run_job(const settings *set, gwt_job *job)
         gwt_job_print(job, stdout);
     else if (speaks(set))
         print_table(&set->run, job);
+    if (speaks(set))
+        show_stop(set, job);
     return gwt_job_summary(job)->stopped ? GWC_STOPPED : GWC_DONE;
 }
 
@@ -359,12 +377,34 @@ static gw_status fit_to_ranks(settings *set, gw_comm *comm, const gwc_launch *la
     return GW_OK;
 }
 
-static int train_here(settings *set)
+/* What --resume finds in the checkpoint counts where argv says nothing. A flag that
+ * says where the run ends replaces both of them. */
+static gw_status take_saved(settings *set, int argc, char **argv)
+{
+    const char *except[5] = {NULL};
+    size_t n = 0;
+
+    GWT_TRY(gwt_resume_flags(&set->run, set->saved));
+    if (gwc_flags_given(flags, COUNT(flags), argc, argv, "steps") ||
+        gwc_flags_given(flags, COUNT(flags), argc, argv, "epochs")) {
+        except[n++] = "steps";
+        except[n++] = "epochs";
+    }
+    if (set->run.comm != NULL) {
+        except[n++] = "workers";
+        except[n++] = "spawn";
+    }
+    return gwc_flags_fill(flags, COUNT(flags), argc, argv, set->saved, except, set);
+}
+
+static int train_here(settings *set, int argc, char **argv)
 {
     gwt_job *job;
     int code;
-    gw_status st = fit_to_machine(set);
+    gw_status st = take_saved(set, argc, argv);
 
+    if (st == GW_OK)
+        st = fit_to_machine(set);
     if (st == GW_OK)
         st = gwt_job_new(&job, &set->run);
     if (st != GW_OK)
@@ -376,7 +416,8 @@ static int train_here(settings *set)
 
 /* st is the result of reading this rank's flags. A rank whose flags are wrong still
  * joins the others, to tell them. */
-static int train_as_rank(settings *set, gw_status st, const gwc_launch *launch)
+static int train_as_rank(settings *set, gw_status st, const gwc_launch *launch,
+                         int argc, char **argv)
 {
     gwt_job *job;
     gw_comm *comm;
@@ -391,6 +432,8 @@ static int train_as_rank(settings *set, gw_status st, const gwc_launch *launch)
     if (st == GW_OK)
         st = fit_to_ranks(set, comm, launch);
     st = gwt_agree(comm, st);
+    if (st == GW_OK)
+        st = gwt_agree(comm, take_saved(set, argc, argv));
     if (st == GW_OK)
         st = gwt_job_new(&job, &set->run);
     if (st != GW_OK)
@@ -416,8 +459,8 @@ static int run_train(int argc, char **argv)
         return GWC_DONE;
     }
     if (launch.by != NULL)
-        return train_as_rank(&set, st, &launch);
-    return st == GW_OK ? train_here(&set) : GWC_USAGE;
+        return train_as_rank(&set, st, &launch, argc, argv);
+    return st == GW_OK ? train_here(&set, argc, argv) : GWC_USAGE;
 }
 
 gw_status gwc_train_check(int argc, char **argv)

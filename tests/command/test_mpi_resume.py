@@ -126,6 +126,11 @@ def one_job(tmp, sync, mpi):
     code, err = finish(start(out, [*sync, "--checkpoint-every", "50", "--resume"], mpi))
     check(code == 0, f"{sync}: {err!r}")
     check(result(out) == expected, f"{sync}: the resumed run is another")
+    # The settings are in the checkpoint, which only worker 0 reads.
+    code, err = finish(subprocess.Popen([mpi, "-n", "3", GRADWIRE, "train", "--resume", "--out", out],
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        env=ENVIRONMENT, stdin=subprocess.DEVNULL))
+    check(code == 0 and result(out) == expected, f"{sync}: without its flags: {err!r}")
 
 
 MPI = launcher()

@@ -284,7 +284,7 @@ static void other_settings_are_refused(void **state)
     refuse(&c, GW_ERR_ARG, "--sync topk:density=0.1", "momentum=0.9");
     c.advice = 1;
     c.hyper.momentum = 0.8;
-    refuse(&c, GW_ERR_ARG, "momentum=0.9", "momentum=0.8");
+    refuse(&c, GW_ERR_ARG, "--momentum 0.9, but this run has 0.8", name_of(8));
     c.hyper.momentum = 0.9;
     change_settings(name_of(8), spoil_momentum);
     refuse(&c, GW_ERR_DATA, name_of(8), "invalid momentum 7");

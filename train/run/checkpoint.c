@@ -267,7 +267,7 @@ static gw_status put_head(void *arg)
     GWT_TRY(log_len(s->w, &s->job.metrics_len));
     GWT_TRY(gwt_checkpoints_next(s->w->job, path, partial));
     GWT_TRY(gwt_sections_create(&s->out, path, partial));
-    size_t len = gwt_settings_write(s->w->job, text);
+    size_t len = gwt_settings_save(s->w->job, text);
     GWT_TRY(gwt_sections_put(&s->out, GWT_KIND_SETTINGS, 0, text, len));
     GWT_TRY(put_tensors(s));
     memcpy(word, &s->job, sizeof word);

@@ -6,6 +6,7 @@
  *     checkpoint.c           writing: every worker's part goes to rank 0, in turn
  *     checkpoint_load.c      reading: back to the workers, even if their number changed
  *     checkpoint_settings.c  the settings that must be the same in both runs
+ *     resume.c               the settings of a run that is resumed
  *     checkpoint_dir.c       the files, and which one is the newest good one
  *
  * Sections of the file (docs/format.md):
@@ -40,7 +41,7 @@ typedef struct gwt_checkpoint_job {
     uint64_t metrics_len;        /* of metrics.jsonl, at that moment */
 } gwt_checkpoint_job;
 
-enum { GWT_JOB_WORDS = sizeof(gwt_checkpoint_job) / 8, GWT_SETTINGS_CAP = 16384 };
+enum { GWT_JOB_WORDS = sizeof(gwt_checkpoint_job) / 8 };
 
 /* Parts are sent in pieces of this many bytes, so that no worker waits long without a
  * message, and memory stays small. */
@@ -74,11 +75,20 @@ uint64_t gwt_checkpoint_steps(const gwt_checkpoint_job *saved, const gwt_job *jo
 
 /* ---- what must be the same --------------------------------------------------- */
 
-/* Writes the settings as lines of text; returns their length. */
+/* Writes the settings on which the result depends as lines of text; returns their
+ * length. */
 size_t gwt_settings_write(const gwt_job *job, char text[GWT_SETTINGS_CAP]);
 
-/* GW_ERR_ARG names the first setting in which the checkpoint, of that name, and the
- * job differ. saved is text of len bytes. */
+/* Writes these, and after them the settings that a resumed run takes over but may
+ * change, such as --link: what a checkpoint holds. */
+size_t gwt_settings_save(const gwt_job *job, char text[GWT_SETTINGS_CAP]);
+
+/* Turns the settings of a checkpoint, text of len bytes, into lines "--flag value" of
+ * the flags that began the run. */
+void gwt_settings_flags(const char *saved, size_t len, char flags[GWT_SETTINGS_CAP]);
+
+/* GW_ERR_ARG names every setting in which the checkpoint, of that name, and the job
+ * differ. saved is text of len bytes. */
 gw_status gwt_settings_compare(const gwt_job *job, const char *name, const char *saved,
                                size_t len);
 
@@ -112,6 +122,17 @@ void gwt_checkpoints_clear(const gwt_job *job);
  * job. Damaged ones that are newer are renamed and listed in job->warnings.
  * GW_ERR_SYSTEM: one cannot be read; it is left as it is. */
 gw_status gwt_checkpoints_find(gwt_job *job);
+
+/* Checks that --out names a directory with checkpoints, for --resume. GW_ERR_ARG,
+ * GW_ERR_SYSTEM. */
+gw_status gwt_resume_check(const char *out);
+
+/* Whether there are any in that directory. */
+int gwt_checkpoints_any_in(const char *directory);
+
+/* Reads the settings in an open checkpoint; *len bytes. GW_ERR_DATA. */
+gw_status gwt_checkpoint_settings(const gwt_sections *in, char text[GWT_SETTINGS_CAP],
+                                  size_t *len);
 
 /* Finds the newest good checkpoint in any directory; newer ones must be damaged.
  * GW_ERR_SYSTEM if there is none, or if one cannot be read. */

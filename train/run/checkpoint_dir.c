@@ -109,6 +109,11 @@ int gwt_checkpoints_any(const gwt_job *job)
     return newest(job, UINT64_MAX) != 0;
 }
 
+int gwt_checkpoints_any_in(const char *directory)
+{
+    return newest_in(directory, UINT64_MAX) != 0;
+}
+
 void gwt_checkpoints_clear(const gwt_job *job)
 {
     char path[GWT_FILE_CAP];
@@ -150,21 +155,30 @@ static gw_status set_aside(const gwt_job *job, uint64_t number)
     return GW_OK;
 }
 
-static gw_status check_settings(gwt_job *job, const gwt_sections *in)
+gw_status gwt_checkpoint_settings(const gwt_sections *in, char text[GWT_SETTINGS_CAP],
+                                  size_t *len)
 {
     const gwt_section *section = gwt_sections_find(in, GWT_KIND_SETTINGS, 0);
-    char text[GWT_SETTINGS_CAP];
 
-    if (section->len > sizeof text)
+    if (section->len > GWT_SETTINGS_CAP)
         return gw_fail(GW_ERR_DATA, "the settings in %s are too long", in->from.name);
-    GWT_TRY(gwt_sections_read(in, section, 0, text, (size_t)section->len));
-    if (gwt_settings_lack_threads(text, (size_t)section->len))
+    *len = (size_t)section->len;
+    return gwt_sections_read(in, section, 0, text, *len);
+}
+
+static gw_status check_settings(gwt_job *job, const gwt_sections *in)
+{
+    char text[GWT_SETTINGS_CAP];
+    size_t len;
+
+    GWT_TRY(gwt_checkpoint_settings(in, text, &len));
+    if (gwt_settings_lack_threads(text, len))
         warn(job,
              "%s does not record its --threads; with another number, the model becomes "
              "a different one\n",
              in->from.name);
-    GWT_TRY(gwt_settings_take(job, in->from.name, text, (size_t)section->len));
-    return gwt_settings_compare(job, in->from.name, text, (size_t)section->len);
+    GWT_TRY(gwt_settings_take(job, in->from.name, text, len));
+    return gwt_settings_compare(job, in->from.name, text, len);
 }
 
 static gw_status check_place(gwt_job *job, const char *path,

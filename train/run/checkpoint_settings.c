@@ -17,13 +17,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPEC_CAP = 256, VALUE_CAP = 512 };
+/* A message of the library has 512 bytes, which the rest of it needs, too. */
+enum { SPEC_CAP = 256, VALUE_CAP = 512, DIFFERENCES_CAP = 240 };
 
 #define THREADS_LINE "--threads "
 
-/* What was asked for, where --advice may have made something else of it. */
+/* What was asked for, where --advice may have made something else of it; and the spec
+ * of --sync letter for letter. */
 #define ASKED_SYNC     "asked-sync"
 #define ASKED_MOMENTUM "asked-momentum"
+#define GIVEN_SYNC     "given-sync"
 
 typedef struct lines {
     char *text;
@@ -122,34 +125,60 @@ size_t gwt_settings_write(const gwt_job *job, char text[GWT_SETTINGS_CAP])
     return l.len;
 }
 
+static void put_if(lines *l, const char *name, const char *text)
+{
+    if (text != NULL)
+        put(l, name, "%s", text);
+}
+
+/* Names of files to write are not among them: who resumes a run may not be the one who
+ * began it. */
+size_t gwt_settings_save(const gwt_job *job, char text[GWT_SETTINGS_CAP])
+{
+    const gwt_config *c = &job->config;
+    lines l = {.text = text, .len = gwt_settings_write(job, text)};
+
+    put(&l, GIVEN_SYNC, "%s", c->sync);
+    put(&l, "--advice", "%s", c->advice ? "on" : "off");
+    put_if(&l, "--data-dir", c->data_dir);
+    put_if(&l, "--link", c->link);
+    if (c->comm == NULL)
+        put(&l, "--spawn", "%s",
+            c->spawn == GW_SPAWN_THREADS ? "threads" : "processes");
+    put_real(&l, "--timeout", c->timeout);
+    put_if(&l, "--checkpoint-every", c->checkpoint_every);
+    put(&l, "--keep", "%d", c->keep);
+    put(&l, "--log-every", "%" PRIu64, c->log_every);
+    put(&l, "--eval-every", "%" PRIu64, c->eval_every);
+    return l.len;
+}
+
 /* ---- comparing ---------------------------------------------------------------- */
 
-/* Whether the line that begins at `line` need not be the same. Where the rate depends
- * on how long the run is to be, its end cannot be moved. */
-static int may_differ(const gwt_job *job, const char *line)
+static int begins(const char *line, const char *with)
 {
-    static const char *const free[] = {"version ", "--workers "};
-    static const char *const end[] = {"--steps ", "--epochs "};
-    int moves = !gwt_schedule_needs_end(&job->schedule);
+    return strncmp(line, with, strlen(with)) == 0;
+}
 
-    for (size_t i = 0; i < 2; i++)
-        if (strncmp(line, free[i], strlen(free[i])) == 0 ||
-            (moves && strncmp(line, end[i], strlen(end[i])) == 0))
+/* Whether the line that begins at `line` need not be the same, or is compared by
+ * compare_end() or compare_asked(). */
+static int is_apart(const char *line)
+{
+    static const char *const apart[] = {
+        "version ", "--workers ",   "--steps ",    "--epochs ",
+        "--sync ",  ASKED_SYNC " ", "--momentum ", ASKED_MOMENTUM " ",
+    };
+
+    for (size_t i = 0; i < sizeof apart / sizeof apart[0]; i++)
+        if (begins(line, apart[i]))
             return 1;
     return 0;
 }
 
-/* Whether files of before may lack the line: of threads, see
- * gwt_settings_lack_threads(); what was asked for was what was used. */
+/* Whether files of before may lack the line; see gwt_settings_lack_threads(). */
 static int may_lack(const char *line)
 {
-    static const char *const late[] = {THREADS_LINE, ASKED_SYNC " ",
-                                       ASKED_MOMENTUM " "};
-
-    for (size_t i = 0; i < 3; i++)
-        if (strncmp(line, late[i], strlen(late[i])) == 0)
-            return 1;
-    return 0;
+    return begins(line, THREADS_LINE);
 }
 
 /* Where the next line begins; end if there is none. */
@@ -192,51 +221,6 @@ static const char *find_or_before(const char *text, const char *end, const char 
     return there;
 }
 
-static gw_status fail_differs(const char *name, const char *line, size_t len,
-                              const char *value, size_t value_len, const char *saved,
-                              size_t saved_len)
-{
-    return gw_fail(GW_ERR_ARG, "%s was written with %.*s%.*s, but this run has %.*s",
-                   name, (int)len, line, (int)(saved_len < 96 ? saved_len : 96), saved,
-                   (int)(value_len < 96 ? value_len : 96), value);
-}
-
-gw_status gwt_settings_compare(const gwt_job *job, const char *name, const char *saved,
-                               size_t len)
-{
-    char own[GWT_SETTINGS_CAP];
-    const char *end = own + gwt_settings_write(job, own);
-
-    for (const char *line = own, *next; line < end; line = next) {
-        next = next_line(line, end);
-        size_t blank =
-            (size_t)((const char *)memchr(line, ' ', (size_t)(end - line)) - line) + 1;
-        size_t value_len = (size_t)(next - line) - blank - 1, there_len;
-        if (may_differ(job, line))
-            continue;
-        const char *there = find_or_before(saved, saved + len, line, blank, &there_len);
-        if (there == NULL && may_lack(line))
-            continue;
-        if (there == NULL)
-            return gw_fail(GW_ERR_ARG, "%s does not say what its %.*s was", name,
-                           (int)blank - 1, line);
-        if (there_len != value_len || memcmp(there, line + blank, value_len) != 0)
-            return fail_differs(name, line, blank, line + blank, value_len, there,
-                                there_len);
-    }
-    return GW_OK;
-}
-
-int gwt_settings_lack_threads(const char *saved, size_t len)
-{
-    size_t there_len;
-
-    return find_value(saved, saved + len, THREADS_LINE, strlen(THREADS_LINE),
-                      &there_len) == NULL;
-}
-
-/* ---- how a run goes on --------------------------------------------------------- */
-
 /* The value of the line `name` in text of len bytes, or else of the line `or_name`; ""
  * if there is neither, or if it is longer than any. */
 static void take_value(const char *text, size_t len, const char *name,
@@ -256,6 +240,179 @@ static void take_value(const char *text, size_t len, const char *name,
         }
     }
 }
+
+/* The settings in which a run differs from its checkpoint, for one message. */
+typedef struct differences {
+    char text[DIFFERENCES_CAP];
+    size_t len;
+    int more; /* how many did not fit */
+} differences;
+
+/* One line of settings: its name with the blank, and its value. */
+typedef struct setting {
+    const char *name, *value;
+    size_t name_len, value_len;
+} setting;
+
+static setting setting_of(const char *line, const char *next)
+{
+    const char *blank = memchr(line, ' ', (size_t)(next - line));
+
+    return (setting){.name = line,
+                     .name_len = (size_t)(blank - line) + 1,
+                     .value = blank + 1,
+                     .value_len = (size_t)(next - blank) - 2};
+}
+
+/* Cuts a value that is long. */
+static int shown(size_t len)
+{
+    return (int)(len < 96 ? len : 96);
+}
+
+static void GW_PRINTF(2, 3) add_difference(differences *d, const char *format, ...)
+{
+    char one[DIFFERENCES_CAP];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(one, sizeof one, format, args);
+    va_end(args);
+    if (d->more > 0 || d->len + strlen(one) + 8 > sizeof d->text) {
+        d->more++;
+        return;
+    }
+    d->len += (size_t)snprintf(d->text + d->len, sizeof d->text - d->len, "%swith %s",
+                               d->len > 0 ? "; " : "", one);
+}
+
+static gw_status compare_line(differences *d, const char *name, const char *saved,
+                              size_t len, setting own)
+{
+    size_t there_len;
+    const char *there =
+        find_or_before(saved, saved + len, own.name, own.name_len, &there_len);
+
+    if (there == NULL && may_lack(own.name))
+        return GW_OK;
+    if (there == NULL)
+        return gw_fail(GW_ERR_ARG, "%s does not say what its %.*s was", name,
+                       (int)own.name_len - 1, own.name);
+    if (there_len != own.value_len || memcmp(there, own.value, there_len) != 0)
+        add_difference(d, "%.*s%.*s, but this run has %.*s", (int)own.name_len,
+                       own.name, shown(there_len), there, shown(own.value_len),
+                       own.value);
+    return GW_OK;
+}
+
+/* Compares the values of lines of these names, the first ones that a text has. */
+static void compare_value(differences *d, const char *flag, const char *own,
+                          size_t own_len, const char *saved, size_t len,
+                          const char *name, const char *show)
+{
+    char here[VALUE_CAP], there[VALUE_CAP];
+
+    take_value(own, own_len, name, flag, here);
+    take_value(saved, len, name, flag, there);
+    if (strcmp(here, there) == 0)
+        return;
+    take_value(own, own_len, show, flag, here);
+    take_value(saved, len, show, name, there);
+    if (there[0] == '\0')
+        take_value(saved, len, flag, flag, there);
+    add_difference(d, "%s %.*s, but this run has %.*s", flag, shown(strlen(there)),
+                   there, shown(strlen(here)), here);
+}
+
+/* Compares what was asked for and, if nothing differs so far, what --advice made of it,
+ * which depends on other settings, too. */
+static void compare_asked(differences *d, const char *own, size_t own_len,
+                          const char *saved, size_t len)
+{
+    compare_value(d, "--sync", own, own_len, saved, len, ASKED_SYNC, GIVEN_SYNC);
+    compare_value(d, "--momentum", own, own_len, saved, len, ASKED_MOMENTUM,
+                  ASKED_MOMENTUM);
+    if (d->len == 0)
+        compare_value(d, "--sync", own, own_len, saved, len, "--sync", "--sync");
+    if (d->len == 0)
+        compare_value(d, "--momentum", own, own_len, saved, len, "--momentum",
+                      "--momentum");
+}
+
+/* "--steps 25" or "--epochs 3": where these settings say that the run ends. */
+static void end_of(const char *text, size_t len, char end[VALUE_CAP])
+{
+    char steps[VALUE_CAP], epochs[VALUE_CAP];
+
+    take_value(text, len, "--steps", "--steps", steps);
+    take_value(text, len, "--epochs", "--epochs", epochs);
+    if (steps[0] == '\0' || strcmp(steps, "0") == 0)
+        snprintf(end, VALUE_CAP, "--epochs %.99s", epochs);
+    else
+        snprintf(end, VALUE_CAP, "--steps %.99s", steps);
+}
+
+/* Where the rate depends on how long the run is to be, its end cannot be moved. Returns
+ * whether it was. */
+static int compare_end(differences *d, const gwt_job *job, const char *own,
+                       size_t own_len, const char *saved, size_t len)
+{
+    char here[VALUE_CAP], there[VALUE_CAP];
+
+    end_of(own, own_len, here);
+    end_of(saved, len, there);
+    if (!gwt_schedule_needs_end(&job->schedule) || strcmp(here, there) == 0)
+        return 0;
+    add_difference(d, "%s, but this run has %s", there, here);
+    return 1;
+}
+
+static gw_status fail_differs(const gwt_job *job, const char *name,
+                              const differences *d, int end)
+{
+    char more[32] = "";
+
+    if (d->more > 0)
+        snprintf(more, sizeof more, "; and %d more", d->more);
+    if (end)
+        return gw_fail(GW_ERR_ARG,
+                       "%s was written %s%s; --lr-schedule %.40s lowers the rate until "
+                       "the planned end, which therefore cannot be moved: leave out "
+                       "what differs to finish the run, or begin another one with its "
+                       "weights (--init, 'gradwire weights export')",
+                       name, d->text, more, job->config.schedule);
+    return gw_fail(GW_ERR_ARG,
+                   "%s was written %s%s; leave out what differs, or choose another "
+                   "--out",
+                   name, d->text, more);
+}
+
+gw_status gwt_settings_compare(const gwt_job *job, const char *name, const char *saved,
+                               size_t len)
+{
+    char own[GWT_SETTINGS_CAP];
+    size_t own_len = gwt_settings_save(job, own);
+    differences d = {.len = 0};
+
+    for (const char *line = own, *next; !begins(line, GIVEN_SYNC); line = next) {
+        next = next_line(line, own + own_len);
+        if (!is_apart(line))
+            GWT_TRY(compare_line(&d, name, saved, len, setting_of(line, next)));
+    }
+    compare_asked(&d, own, own_len, saved, len);
+    int moved = compare_end(&d, job, own, own_len, saved, len);
+    return d.len > 0 ? fail_differs(job, name, &d, moved) : GW_OK;
+}
+
+int gwt_settings_lack_threads(const char *saved, size_t len)
+{
+    size_t there_len;
+
+    return find_value(saved, saved + len, THREADS_LINE, strlen(THREADS_LINE),
+                      &there_len) == NULL;
+}
+
+/* ---- how a run goes on --------------------------------------------------------- */
 
 gw_status gwt_settings_take(gwt_job *job, const char *name, const char *saved,
                             size_t len)
@@ -278,6 +435,51 @@ gw_status gwt_settings_take(gwt_job *job, const char *name, const char *saved,
     if (!differs || !job->config.advice)
         return GW_OK;
     return gwt_advise_as_before(job, name, used[0], strtod(used[1], NULL));
+}
+
+/* Whether a line is no flag, or says by 0 that a flag was not given. */
+static int is_no_flag(setting s)
+{
+    static const char *const counts[] = {"--steps ", "--epochs ", "--log-every "};
+
+    if (!begins(s.name, "--") || s.value_len >= VALUE_CAP)
+        return 1;
+    for (size_t i = 0; i < 3; i++)
+        if (begins(s.name, counts[i]) && s.value_len == 1 && s.value[0] == '0')
+            return 1;
+    return 0;
+}
+
+/* The value of a flag as it was given. */
+static void value_given(const char *saved, size_t len, setting s, char value[VALUE_CAP])
+{
+    value[0] = '\0';
+    if (begins(s.name, "--sync "))
+        take_value(saved, len, GIVEN_SYNC, ASKED_SYNC, value);
+    if (begins(s.name, "--momentum "))
+        take_value(saved, len, ASKED_MOMENTUM, "--momentum", value);
+    if (value[0] == '\0')
+        snprintf(value, VALUE_CAP, "%.*s", (int)s.value_len, s.value);
+}
+
+void gwt_settings_flags(const char *saved, size_t len, char flags[GWT_SETTINGS_CAP])
+{
+    const char *end = saved + len;
+    lines l = {.text = flags};
+    char name[64], value[VALUE_CAP];
+
+    for (const char *line = saved, *next; line < end; line = next) {
+        next = next_line(line, end);
+        if (next[-1] != '\n' || memchr(line, ' ', (size_t)(next - line)) == NULL)
+            continue;
+        setting s = setting_of(line, next);
+        if (is_no_flag(s) || s.name_len > sizeof name)
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)s.name_len - 1, s.name);
+        value_given(saved, len, s, value);
+        put(&l, name, "%s", value);
+    }
+    flags[l.len] = '\0';
 }
 
 /* ---- tensors ------------------------------------------------------------------- */

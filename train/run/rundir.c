@@ -85,27 +85,63 @@ static gw_status make_numbered(gwt_job *job)
     return cannot_make(job->directory);
 }
 
-/* Refuses to overwrite what the user may still want, and removes what is obsolete. */
-static gw_status make_room(gwt_job *job)
+/* Whether the summary is one of a run that Ctrl-C ended. gwt_job_print() wrote it, so
+ * the key and its value look like this, and no text in the file does. */
+static int was_stopped(const char *path)
 {
-    int resume = job->config.resume, force = job->config.force;
-    char path[FILE_CAP];
+    FILE *file = fopen(path, "r");
+    char line[512];
+    int found = 0;
 
-    path_of(path, job, "summary.json");
-    if (resume)
-        GWT_TRY(gwt_checkpoints_find(job));
-    else if (access(path, F_OK) == 0 && !force)
-        return gw_fail(GW_ERR_ARG,
-                       "%s has a finished run; choose another --out, or add --force to "
-                       "overwrite it",
-                       job->directory);
-    else if (gwt_checkpoints_any(job) && !force)
+    while (file != NULL && !found && fgets(line, sizeof line, file) != NULL)
+        found = strstr(line, "\"stopped\": true") != NULL;
+    if (file != NULL)
+        fclose(file);
+    return found;
+}
+
+/* Refuses to overwrite what the user may still want. */
+static gw_status keep_old_run(const gwt_job *job, const char *summary)
+{
+    int done = access(summary, F_OK) == 0, saved = gwt_checkpoints_any(job);
+
+    if (!done && !saved)
+        return GW_OK;
+    if (!done)
         return gw_fail(GW_ERR_ARG,
                        "%s has checkpoints; add --resume to continue from them, or "
                        "--force to remove them and start again",
                        job->directory);
-    else
+    if (!was_stopped(summary))
+        return gw_fail(GW_ERR_ARG,
+                       "%s has a finished run; choose another --out, or add --force to "
+                       "overwrite it",
+                       job->directory);
+    if (saved)
+        return gw_fail(GW_ERR_ARG,
+                       "%s has a run that was stopped; add --resume to continue it, or "
+                       "--force to remove it and start again",
+                       job->directory);
+    return gw_fail(GW_ERR_ARG,
+                   "%s has a run that was stopped and left no checkpoint to resume "
+                   "from; add --force to start again, and --checkpoint-every to be "
+                   "able to resume",
+                   job->directory);
+}
+
+/* Finds what to resume from, or removes what is obsolete. */
+static gw_status make_room(gwt_job *job)
+{
+    char path[FILE_CAP];
+
+    path_of(path, job, "summary.json");
+    if (job->config.resume) {
+        GWT_TRY(gwt_checkpoints_find(job));
+    } else {
+        if (!job->config.force)
+            GWT_TRY(keep_old_run(job, path));
         gwt_checkpoints_clear(job);
+    }
     if (unlink(path) != 0 && errno != ENOENT)
         return gw_fail(GW_ERR_SYSTEM, "cannot remove %s: %s", path, strerror(errno));
     return GW_OK;
@@ -172,21 +208,15 @@ static gw_status check_files(const gwt_job *job)
     return check_init(job);
 }
 
-/* Creates the directory, unless the run is resumed: then it must exist. */
+/* Creates the directory if it does not exist. */
 static gw_status enter_directory(gwt_job *job)
 {
     const char *out = job->config.out;
-    struct stat info;
 
     if (out[0] == '\0' || strlen(out) >= GWT_PATH_CAP)
         return gw_fail(GW_ERR_ARG, "--out: '%s' is not a valid name of a directory",
                        out);
     snprintf(job->directory, sizeof job->directory, "%s", out);
-    if (job->config.resume && stat(out, &info) != 0 && errno == ENOENT)
-        return gw_fail(GW_ERR_ARG,
-                       "there is no run directory %s to resume from; choose another "
-                       "--out, or leave out --resume to start a new run",
-                       out);
     GWT_TRY(make_path(out));
     GWT_TRY(lock_directory(job));
     if (access(out, W_OK | X_OK) != 0)
@@ -199,9 +229,8 @@ gw_status gwt_rundir_make(gwt_job *job)
 {
     const char *out = job->config.out;
 
-    if (out == NULL && job->config.resume)
-        return gw_fail(GW_ERR_ARG,
-                       "--resume needs --out, the directory of the run to resume");
+    if (job->config.resume)
+        GWT_TRY(gwt_resume_check(out));
     if (out == NULL) {
         GWT_TRY(check_files(job));
         return make_numbered(job);

@@ -14,7 +14,12 @@
 
 #include <stdio.h>
 
-enum { GWT_SPEC_CAP = 256, GWT_NAME_CAP = 64, GWT_WARNING_CAP = 320 };
+enum {
+    GWT_SPEC_CAP = 256,
+    GWT_NAME_CAP = 64,
+    GWT_WARNING_CAP = 320,
+    GWT_SETTINGS_CAP = 16384
+};
 
 /* How training images are augmented; AUTO is what is usual for the data set. */
 typedef enum gwt_augment_word {
@@ -119,6 +124,13 @@ typedef struct gwt_job gwt_job;
 /* Checks that model, data set, method, link, optimizer and schedules exist. Reads no
  * file. GW_ERR_ARG, GW_ERR_SPEC, GW_ERR_NOMEM. */
 gw_status gwt_config_check(const gwt_config *config);
+
+/* If config resumes a run, sets flags to lines "--flag value" with the settings of its
+ * newest good checkpoint, otherwise to "". It uses only config's resume, out, comm and
+ * timeout; with comm all workers call it together, and only worker 0 reads. If no
+ * checkpoint is good, flags is "" as well, and gwt_job_new() says what is wrong with
+ * them. GW_ERR_ARG, GW_ERR_SYSTEM: there is nothing to resume. */
+gw_status gwt_resume_flags(const gwt_config *config, char flags[GWT_SETTINGS_CAP]);
 
 /* Prepares a run: loads the data and creates the run directory, but starts nothing. On
  * success the caller releases *out with gwt_job_free(). GW_ERR_ARG and GW_ERR_SPEC mean
