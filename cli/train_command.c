@@ -38,6 +38,8 @@ static const gwc_flag flags[] = {
      AT(run.data), 0, 0},
     {"data-dir", "DIR", NULL, "directory that has the data set's files", GWC_TEXT,
      AT(run.data_dir), 0, 0},
+    {"limit", "N", NULL, "train with the first N samples only", GWC_COUNT,
+     AT(run.limit), 1, 1e15},
     {"augment", "auto|none|crop|flip|both", "auto",
      "augment training images: crop shifts them by up to 4\n"
      "pixels, flip mirrors half of them, both does both;\n"
@@ -295,6 +297,8 @@ static void show_start(const settings *set, const gwt_job *job)
         fprintf(stderr, "gradwire: warning: %.*s\n", (int)len, at);
         at += len + (at[len] != '\0');
     }
+    if (gwt_job_data_note(job)[0] != '\0' && !set->quiet)
+        fprintf(stderr, "note: %s\n", gwt_job_data_note(job));
     if (gwt_job_notes(job)[0] != '\0' && !set->quiet)
         fprintf(stderr, "note: %s\n", gwt_job_notes(job));
     if (resumed != NULL && !set->quiet)

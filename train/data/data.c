@@ -34,11 +34,14 @@ static gw_status locate_mnist(const char *rest, const char *data_dir, char *path
     return gwt_data_search(&gwt_place_mnist, data_dir, get_mnist, path);
 }
 
-/* A directory that was named. */
+/* A directory or a file that was named. */
 static gw_status take(const char *name, const char *rest, char *path)
 {
+    const char *what = strcmp(name, "npz") == 0 ? "file" : "directory";
+
     if (rest == NULL || rest[0] == '\0' || strlen(rest) >= GWT_PATH_CAP)
-        return gw_fail(GW_ERR_ARG, "data set %s needs a directory: %s:DIR", name, name);
+        return gw_fail(GW_ERR_ARG, "data set %s needs a %s: %s:%s", name, what, name,
+                       what[0] == 'f' ? "FILE" : "DIR");
     snprintf(path, GWT_PATH_CAP, "%s", rest);
     return GW_OK;
 }
@@ -105,10 +108,25 @@ static gw_status load_idx(gwt_data *out, const char *rest, const char *data_dir)
 static gw_status locate_text(const char *rest, const char *data_dir, char *path)
 {
     (void)data_dir;
-    if (rest == NULL || rest[0] == '\0' || strlen(rest) >= GWT_PATH_CAP)
-        return gw_fail(GW_ERR_ARG, "data set text needs a directory: text:DIR");
-    snprintf(path, GWT_PATH_CAP, "%.*s", (int)strcspn(rest, ","), rest);
-    return GW_OK;
+    return gwt_text_path(rest, path);
+}
+
+static gw_status locate_csv(const char *rest, const char *data_dir, char *path)
+{
+    (void)data_dir;
+    return gwt_csv_path(rest, path);
+}
+
+static gw_status locate_npy(const char *rest, const char *data_dir, char *path)
+{
+    (void)data_dir;
+    return take("npy", rest, path);
+}
+
+static gw_status locate_npz(const char *rest, const char *data_dir, char *path)
+{
+    (void)data_dir;
+    return take("npz", rest, path);
 }
 
 static const gwt_data_source table[] = {
@@ -121,6 +139,13 @@ static const gwt_data_source table[] = {
      get_cifar, locate_cifar, load_cifar},
     {"idx", "idx:DIR", "a directory with the four files of an MNIST-like data set",
      NULL, locate_idx, load_idx},
+    {"csv", "csv:FILE|DIR[,label=COLUMN][,as=class|number][,scale=off]",
+     "a table of numbers with a label, or train.csv and test.csv in DIR", NULL,
+     locate_csv, gwt_csv_load},
+    {"npy", "npy:DIR", "x_train.npy, y_train.npy, x_test.npy and y_test.npy of numpy",
+     NULL, locate_npy, gwt_npy_load},
+    {"npz", "npz:FILE", "the same four arrays in one file of numpy.savez()", NULL,
+     locate_npz, gwt_npz_load},
     {"logistic", "logistic[:train=N,test=N,dim=N,signal=N,seed=N]",
      "Gaussian samples of two classes from a logistic model", NULL, NULL,
      gwt_logistic_load},
@@ -129,9 +154,9 @@ static const gwt_data_source table[] = {
      gwt_squares_load},
     {"ptb", "ptb", "Penn Treebank: 929589 words, 10000 different ones", get_ptb,
      locate_ptb, load_ptb},
-    {"text", "text:DIR[,by=word|byte]",
-     "train.txt, valid.txt and test.txt in DIR, for language models", NULL, locate_text,
-     gwt_text_load},
+    {"text", "text:FILE|DIR[,by=word|byte][,vocab=N]",
+     "a text, or train.txt, valid.txt and test.txt in DIR, for language models", NULL,
+     locate_text, gwt_text_load},
     {"synthetic", "synthetic[:train=N,test=N,dim=N,classes=N,seed=N]",
      "made-up clusters, for tests and demonstrations only", NULL, NULL,
      gwt_synthetic_load},
@@ -160,6 +185,13 @@ gw_status gwt_data_find(const char *name, const gwt_data_source **out,
         *out = &table[i];
         return GW_OK;
     }
+    if (name[len] == '\0' && strpbrk(name, "/.") != NULL)
+        return gw_fail(
+            GW_ERR_ARG,
+            "'%s' is not the name of a data set; for files of your own write "
+            "csv:FILE, text:FILE, npz:FILE, npy:DIR or idx:DIR (docs/data.md "
+            "says how to convert images)",
+            name);
     return gwt_fail_name("data set", name, names, COUNT(table), "'gradwire list'");
 }
 

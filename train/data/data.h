@@ -17,7 +17,7 @@ typedef struct gwt_block {
     size_t sample_step, label_step;
 } gwt_block;
 
-enum { GWT_BLOCKS_MAX = 5, GWT_OWNED_MAX = 6 };
+enum { GWT_BLOCKS_MAX = 5, GWT_OWNED_MAX = 12 };
 
 typedef struct gwt_split {
     size_t count, blocks;
@@ -44,6 +44,7 @@ typedef struct gwt_data {
     gwt_split train, test;
     gwt_split valid; /* evaluated while training; empty: test is */
     int text;        /* whether samples are rows of tokens; see data_text.c */
+    char note[256];  /* what the user should know about it, one line; "" if nothing */
     gwt_bytes owned[GWT_OWNED_MAX]; /* what the blocks point into */
 } gwt_data;
 
@@ -96,10 +97,19 @@ gw_status gwt_logistic_load(gwt_data *out, const char *rest, const char *data_di
 gw_status gwt_squares_load(gwt_data *out, const char *rest, const char *data_dir);
 gw_status gwt_synthetic_load(gwt_data *out, const char *rest, const char *data_dir);
 
+/* Writes the path in "PATH,by=..." to path (GWT_PATH_CAP bytes). GW_ERR_ARG. */
+gw_status gwt_text_path(const char *rest, char *path);
+
 /* Loads plain text; its samples have no length before gwt_text_cut(), which makes
  * rows of `sequence` tokens of it. GW_ERR_DATA if a text is shorter than that. */
 gw_status gwt_text_load(gwt_data *out, const char *rest, const char *data_dir);
 gw_status gwt_text_cut(gwt_data *data, size_t sequence);
+
+/* Load tables of numbers, and arrays of numpy; see data_csv.c and data_npy.c. */
+gw_status gwt_csv_path(const char *rest, char *path);
+gw_status gwt_csv_load(gwt_data *out, const char *rest, const char *data_dir);
+gw_status gwt_npy_load(gwt_data *out, const char *rest, const char *data_dir);
+gw_status gwt_npz_load(gwt_data *out, const char *rest, const char *data_dir);
 
 /* gwt_data_batch() for text. */
 void gwt_text_batch(const gwt_data *data, const gwt_split *split, const uint32_t *pick,

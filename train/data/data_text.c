@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data_text.c - plain text for language models: text:DIR[,by=word|byte].
+ * data_text.c - plain text for language models: text:PATH[,by=word|byte][,vocab=N].
  *
  * By word: words are separated by white space, and every line ends with the word <eos>.
  * The vocabulary is that of the training text. Other words in the test texts become
- * <unk> if the training text has it, and are an error if not. By byte: the tokens are
- * the 256 bytes, including line ends.
+ * <unk> if the training text has it, and are an error if not. With vocab=N the vocabulary
+ * is the N - 1 most frequent words and <unk>. By byte: the tokens are the 256 bytes,
+ * including line ends.
  *
- * DIR holds train.txt, test.txt and valid.txt, or NAME.train.txt and so on, each
- * possibly with .gz. One of the latter two may be missing; then the other serves for
- * both. A sample is a row of T tokens, and its labels are the tokens that follow
- * each of them:
+ * PATH is a directory that holds train.txt, test.txt and valid.txt, or NAME.train.txt
+ * and so on, each possibly with .gz. One of the latter two may be missing; then the
+ * other serves for both. Or PATH is one file: its first 90 % are to train with, and 5 %
+ * each to validate and to test with. A sample is a row of T tokens, and its labels are
+ * the tokens that follow each of them:
  *
  *     tokens    0 1 2 ... T-1 | T T+1 ...
  *     sample 0  0 1 2 ... T-1          labels  1 2 ... T-1 T
@@ -25,13 +27,17 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
-enum { FILE_CAP = GWT_PATH_CAP + 300 };
+/* One file by word has <unk> for what only its end has, so some words must be rare; as
+ * many words as Penn Treebank has are usual. */
+enum { FILE_CAP = GWT_PATH_CAP + 300, VOCAB_OF_FILE = 10000 };
 
 /* What a data set is made from while it is loaded. */
 typedef struct reader {
-    char directory[GWT_PATH_CAP];
+    char directory[GWT_PATH_CAP]; /* or the one file */
     int by_byte;
+    uint64_t vocab; /* 0: all words */
     gwt_words words;
     gwt_bytes train; /* the vocabulary's words lie in it */
 } reader;
@@ -173,6 +179,9 @@ static gw_status encode_words(reader *r, gwt_split *split, const gwt_bytes *byte
         return GW_ERR_NOMEM;
     for (; next_word(&c, &word); split->tokens++)
         GWT_TRY(number_of(r, word, learn, path, c.line, &split->token[split->tokens]));
+    if (learn && r->vocab != 0)
+        return gwt_words_keep(&r->words, split->token, split->tokens, (size_t)r->vocab,
+                              unk);
     return GW_OK;
 }
 
@@ -228,9 +237,8 @@ static gw_status load_part(reader *r, gwt_split *split, const char *part)
     return st;
 }
 
-static gw_status load_all(reader *r, gwt_data *out)
+static gw_status load_directory(reader *r, gwt_data *out)
 {
-    GWT_TRY(gwt_words_init(&r->words));
     GWT_TRY(load_train(r, out));
     GWT_TRY(load_part(r, &out->valid, "valid"));
     GWT_TRY(load_part(r, &out->test, "test"));
@@ -242,30 +250,111 @@ static gw_status load_all(reader *r, gwt_data *out)
         return gw_fail(GW_ERR_SYSTEM,
                        "%s has no test text, test.txt[.gz] or valid.txt[.gz]",
                        r->directory);
+    return GW_OK;
+}
+
+/* Where the text is cut after that share of it: by word, at the end of a word. */
+static size_t cut_after(const reader *r, size_t percent)
+{
+    size_t at = r->train.len / 100 * percent + r->train.len % 100 * percent / 100;
+
+    while (!r->by_byte && at < r->train.len && !is_space(r->train.at[at]))
+        at++;
+    return at;
+}
+
+static gw_status load_piece(reader *r, gwt_split *split, size_t from, size_t to)
+{
+    gwt_bytes piece = {.at = r->train.at + from, .len = to - from};
+
+    if (from == to)
+        return gw_fail(
+            GW_ERR_DATA,
+            "%s has %zu bytes, which are too few to keep 5 %% for validation "
+            "and 5 %% for the test",
+            r->directory, r->train.len);
+    return encode(r, split, &piece, from == 0, r->directory);
+}
+
+static gw_status load_file(reader *r, gwt_data *out)
+{
+    if (!r->by_byte && r->vocab == 0)
+        r->vocab = VOCAB_OF_FILE;
+    GWT_TRY(read_text(&r->train, r->directory));
+    size_t first = cut_after(r, 90), second = cut_after(r, 95);
+    GWT_TRY(load_piece(r, &out->train, 0, first));
+    GWT_TRY(load_piece(r, &out->valid, first, second));
+    GWT_TRY(load_piece(r, &out->test, second, r->train.len));
+    snprintf(out->note, sizeof out->note,
+             "%.120s is one text: its first 90 %% are used for training, the next 5 %% "
+             "for validation and the last 5 %% for the test",
+             r->directory);
+    return GW_OK;
+}
+
+static gw_status load_all(reader *r, gwt_data *out)
+{
+    struct stat info;
+    int is_file = stat(r->directory, &info) == 0 && S_ISREG(info.st_mode);
+
+    GWT_TRY(gwt_words_init(&r->words));
+    GWT_TRY(is_file ? load_file(r, out) : load_directory(r, out));
     out->classes = r->by_byte ? 256 : r->words.count;
     return GW_OK;
 }
 
-/* DIR[,by=word|byte] */
+/* ---- options --------------------------------------------------------------------- */
+
+/* Where the options begin: at the first comma that one of their names follows. */
+static size_t path_len(const char *rest)
+{
+    const char *by = strstr(rest, ",by="), *vocab = strstr(rest, ",vocab=");
+    size_t len = strlen(rest);
+
+    if (by != NULL)
+        len = (size_t)(by - rest);
+    if (vocab != NULL && (size_t)(vocab - rest) < len)
+        len = (size_t)(vocab - rest);
+    return len;
+}
+
+gw_status gwt_text_path(const char *rest, char *path)
+{
+    size_t len = rest == NULL ? 0 : path_len(rest);
+
+    if (len == 0 || len >= GWT_PATH_CAP)
+        return gw_fail(GW_ERR_ARG, "data set text needs a file or a directory: "
+                                   "text:FILE, text:DIR or text:FILE,by=byte");
+    snprintf(path, GWT_PATH_CAP, "%.*s", (int)len, rest);
+    return GW_OK;
+}
+
+static gw_status parse_option(reader *r, const char *option)
+{
+    if (strncmp(option, "vocab=", 6) == 0)
+        return gwt_parse_count("vocab", option + 6, 3, GWT_WORDS_MAX, &r->vocab);
+    r->by_byte = strcmp(option, "by=byte") == 0;
+    if (!r->by_byte && strcmp(option, "by=word") != 0)
+        return gw_fail(GW_ERR_ARG,
+                       "data set text: unknown option '%s'; expected by=word, by=byte "
+                       "or vocab=N",
+                       option);
+    return GW_OK;
+}
+
+/* PATH[,by=word|byte][,vocab=N] */
 static gw_status parse(reader *r, const char *rest)
 {
-    const char *option = rest != NULL ? strstr(rest, ",by=") : NULL;
-    size_t len = rest == NULL     ? 0
-                 : option != NULL ? (size_t)(option - rest)
-                                  : strlen(rest);
+    char options[256], *save = NULL;
 
-    if (len == 0 || len >= sizeof r->directory)
-        return gw_fail(GW_ERR_ARG,
-                       "data set text needs a directory: text:DIR or text:DIR,by=byte");
-    snprintf(r->directory, sizeof r->directory, "%.*s", (int)len, rest);
-    if (option != NULL && strcmp(option, ",by=word") != 0) {
-        if (strcmp(option, ",by=byte") != 0)
-            return gw_fail(
-                GW_ERR_ARG,
-                "data set text: unknown option '%s'; expected by=word or by=byte",
-                option + 1);
-        r->by_byte = 1;
-    }
+    GWT_TRY(gwt_text_path(rest, r->directory));
+    snprintf(options, sizeof options, "%s", rest + path_len(rest));
+    for (char *o = strtok_r(options, ",", &save); o != NULL;
+         o = strtok_r(NULL, ",", &save))
+        GWT_TRY(parse_option(r, o));
+    if (r->by_byte && r->vocab != 0)
+        return gw_fail(GW_ERR_ARG, "data set text: vocab=N needs by=word; by=byte "
+                                   "always has the 256 bytes");
     return GW_OK;
 }
 

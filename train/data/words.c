@@ -4,6 +4,7 @@
  * full. */
 #include "data/words.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { FIRST_SLOTS = 1 << 12 };
@@ -86,6 +87,84 @@ gw_status gwt_words_add(gwt_words *words, gwt_span word, uint32_t *number)
         words->slot[i] = (uint32_t)words->count;
     }
     *number = words->slot[i] - 1;
+    return GW_OK;
+}
+
+/* ---- rare words ------------------------------------------------------------------ */
+
+typedef struct frequency {
+    uint32_t number, count;
+} frequency;
+
+/* The more frequent first, then the one seen first. */
+static int by_frequency(const void *a, const void *b)
+{
+    const frequency *x = a, *y = b;
+
+    if (x->count != y->count)
+        return x->count < y->count ? 1 : -1;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/* Sets keep[i] to 1 for each word i that stays. */
+static void choose(const gwt_words *words, frequency *list, uint32_t *keep,
+                   const uint32_t *token, size_t tokens, size_t most)
+{
+    for (size_t i = 0; i < words->count; i++)
+        list[i] = (frequency){.number = (uint32_t)i};
+    for (size_t i = 0; i < tokens; i++)
+        list[token[i]].count += list[token[i]].count < UINT32_MAX;
+    qsort(list, words->count, sizeof *list, by_frequency);
+    for (size_t i = 0; i < words->count && i < most && list[i].count > 1; i++)
+        keep[list[i].number] = 1;
+}
+
+/* Adds the words that stay to `to`, and makes keep[i] the new number of word i. */
+static gw_status renumber(gwt_words *to, const gwt_words *from, uint32_t *keep,
+                          gwt_span unknown)
+{
+    uint32_t other, number;
+
+    GWT_TRY(gwt_words_add(to, unknown, &other));
+    for (size_t i = 0; i < from->count; i++) {
+        number = other;
+        if (keep[i])
+            GWT_TRY(gwt_words_add(to, from->word[i], &number));
+        keep[i] = number;
+    }
+    return GW_OK;
+}
+
+static gw_status keep_in(gwt_words *words, gwt_words *fewer, frequency *list,
+                         uint32_t *keep, uint32_t *token, size_t tokens, size_t most,
+                         gwt_span unknown)
+{
+    if (list == NULL || keep == NULL)
+        return GW_ERR_NOMEM;
+    GWT_TRY(gwt_words_init(fewer));
+    choose(words, list, keep, token, tokens, most - 1);
+    GWT_TRY(renumber(fewer, words, keep, unknown));
+    for (size_t i = 0; i < tokens; i++)
+        token[i] = keep[token[i]];
+    return GW_OK;
+}
+
+gw_status gwt_words_keep(gwt_words *words, uint32_t *token, size_t tokens, size_t most,
+                         gwt_span unknown)
+{
+    frequency *list = gwt_calloc(words->count + 1, sizeof *list, "a vocabulary");
+    uint32_t *keep = gwt_calloc(words->count + 1, sizeof *keep, "a vocabulary");
+    gwt_words fewer = {0};
+    gw_status st = keep_in(words, &fewer, list, keep, token, tokens, most, unknown);
+
+    gwt_free(list);
+    gwt_free(keep);
+    if (st != GW_OK) {
+        gwt_words_free(&fewer);
+        return st;
+    }
+    gwt_words_free(words);
+    *words = fewer;
     return GW_OK;
 }
 

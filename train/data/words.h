@@ -30,6 +30,14 @@ void gwt_words_free(gwt_words *words);
  * it lies in must outlive the vocabulary. GW_ERR_DATA if there are too many. */
 gw_status gwt_words_add(gwt_words *words, gwt_span word, uint32_t *number);
 
+/* Keeps the words that occur most often in token[0..tokens), which are numbers of this
+ * vocabulary: at most `most`, and none that occurs only once. Every other word becomes
+ * `unknown`, which is always a word afterwards and counts as one of `most`. Of words
+ * that are equally frequent, those seen first are kept. The order stays. Numbers in
+ * token are changed accordingly. */
+gw_status gwt_words_keep(gwt_words *words, uint32_t *token, size_t tokens, size_t most,
+                         gwt_span unknown);
+
 /* Its number, or UINT32_MAX. */
 uint32_t gwt_words_find(const gwt_words *words, gwt_span word);
 

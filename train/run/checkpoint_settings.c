@@ -21,6 +21,7 @@
 enum { SPEC_CAP = 256, VALUE_CAP = 512, DIFFERENCES_CAP = 240 };
 
 #define THREADS_LINE "--threads "
+#define LIMIT_LINE   "--limit "
 
 /* What was asked for, where --advice may have made something else of it; and the spec
  * of --sync letter for letter. */
@@ -103,6 +104,7 @@ size_t gwt_settings_write(const gwt_job *job, char text[GWT_SETTINGS_CAP])
     put(&l, "--workers", "%d", c->workers);
     put(&l, "--model", "%s", c->model);
     put(&l, "--data", "%s", c->data);
+    put(&l, "--limit", "%" PRIu64, c->limit);
     put(&l, "samples", "%zu", job->data.train.count);
     put(&l, "--sync", "%s", sync);
     put(&l, ASKED_SYNC, "%s", asked);
@@ -175,10 +177,11 @@ static int is_apart(const char *line)
     return 0;
 }
 
-/* Whether files of before may lack the line; see gwt_settings_lack_threads(). */
+/* Whether files of before may lack the line; see gwt_settings_lack_threads(). The
+ * number of samples says the same as --limit. */
 static int may_lack(const char *line)
 {
-    return begins(line, THREADS_LINE);
+    return begins(line, THREADS_LINE) || begins(line, LIMIT_LINE);
 }
 
 /* Where the next line begins; end if there is none. */
@@ -293,6 +296,9 @@ static gw_status compare_line(differences *d, const char *name, const char *save
     const char *there =
         find_or_before(saved, saved + len, own.name, own.name_len, &there_len);
 
+    /* Another --limit, which comes before it, explains another number. */
+    if (begins(own.name, "samples ") && strstr(d->text, LIMIT_LINE) != NULL)
+        return GW_OK;
     if (there == NULL && may_lack(own.name))
         return GW_OK;
     if (there == NULL)
@@ -440,11 +446,12 @@ gw_status gwt_settings_take(gwt_job *job, const char *name, const char *saved,
 /* Whether a line is no flag, or says by 0 that a flag was not given. */
 static int is_no_flag(setting s)
 {
-    static const char *const counts[] = {"--steps ", "--epochs ", "--log-every "};
+    static const char *const counts[] = {"--steps ", "--epochs ", "--log-every ",
+                                         LIMIT_LINE};
 
     if (!begins(s.name, "--") || s.value_len >= VALUE_CAP)
         return 1;
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < 4; i++)
         if (begins(s.name, counts[i]) && s.value_len == 1 && s.value[0] == '0')
             return 1;
     return 0;

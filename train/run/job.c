@@ -82,6 +82,15 @@ static gw_status fit_data(gwt_job *job)
     return job->data.text ? gwt_text_cut(&job->data, (size_t)c->sequence) : GW_OK;
 }
 
+/* --limit */
+static void limit_data(gwt_job *job)
+{
+    uint64_t limit = job->config.limit;
+
+    if (limit != 0 && limit < job->data.train.count)
+        job->data.train.count = (size_t)limit;
+}
+
 static gw_status plan_steps(gwt_job *job)
 {
     const gwt_config *c = &job->config;
@@ -147,6 +156,7 @@ static gw_status prepare_own(gwt_job *job)
     GWT_TRY(check_config(job));
     GWT_TRY(gwt_data_load(&job->data, job->config.data, job->config.data_dir));
     GWT_TRY(fit_data(job));
+    limit_data(job);
     GWT_TRY(choose_augment(job));
     GWT_TRY(check_model(job));
     GWT_TRY(plan_steps(job));
@@ -251,6 +261,11 @@ const char *gwt_job_warnings(const gwt_job *job)
 const char *gwt_job_notes(const gwt_job *job)
 {
     return job->notes;
+}
+
+const char *gwt_job_data_note(const gwt_job *job)
+{
+    return job->data.note;
 }
 
 const char *gwt_job_resumed(const gwt_job *job, uint64_t *step)

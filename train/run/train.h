@@ -55,6 +55,7 @@ typedef struct gwt_config {
     double timeout;
     uint64_t epochs;
     uint64_t steps; /* instead of epochs, if not 0 */
+    uint64_t limit; /* use only so many training samples, the first ones; 0: all */
     uint64_t batch; /* per worker */
     uint64_t seed;
     uint64_t log_every;  /* steps; 0: about fifty times in the run */
@@ -154,11 +155,12 @@ void gwt_job_stop(gwt_job *job);
 const gwt_summary *gwt_job_summary(const gwt_job *job);
 const char *gwt_job_directory(const gwt_job *job);
 
-/* Warnings, one per line, or ""; what --advice changed and why, in one line, or ""; and
- * the checkpoint that the run resumes from, or NULL, with its step. All are valid as
- * soon as the job is made. */
+/* Warnings, one per line, or ""; what --advice changed and why, in one line, or "";
+ * what to know about the data, in one line, or ""; and the checkpoint that the run
+ * resumes from, or NULL, with its step. All are valid as soon as the job is made. */
 const char *gwt_job_warnings(const gwt_job *job);
 const char *gwt_job_notes(const gwt_job *job);
+const char *gwt_job_data_note(const gwt_job *job);
 const char *gwt_job_resumed(const gwt_job *job, uint64_t *step);
 
 /* Writes the summary as JSON, as in summary.json, to a stream. */
