@@ -72,6 +72,10 @@ static void try_sections(const uint8_t *data, size_t len)
     gwt_check_begin(&all);
     for (; len >= 2 && at - out < OUT_CAP - 4096; count++) {
         uint32_t kind = kinds[data[0] % 8], worker = data[0] / 8 % 4;
+        /* A kind that came later; the inputs of before keep their meaning but for
+         * these. */
+        if (data[0] >= 224 && data[0] < 232)
+            kind = GWT_KIND_WINDOWS;
         size_t n = data[1] < 128 ? data[1] : 16 * (size_t)(data[1] - 128);
         data += 2;
         len -= 2;

@@ -129,6 +129,46 @@ def as_documented(tmp, flat):
     check(sections["SYNC", 1][:8] == b"GWSTATE1", "SYNC")
     check(b"--model fnn3\n" in sections["SETS", 0], "SETS")
     check(sections["TENS", 0].startswith(b"fc1.weight 200 20\n"), "TENS")
+    check(sections["WIND", 0] == b"0\n" * sections["TENS", 0].count(b"\n"), "WIND")
+
+
+def write_safetensors(path, tensors, shape_of):
+    """The same values with other shapes."""
+    header, at = {}, 0
+    for name, w in tensors.items():
+        header[name] = {"dtype": "F32", "shape": shape_of(w), "data_offsets": [at, at + w.nbytes]}
+        at += w.nbytes
+    text = json.dumps(header).encode()
+    with open(path, "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text + b"".join(w.tobytes() for w in tensors.values()))
+
+
+def convolutions_fit_pytorch(tmp):
+    """Weights of convolutions have the shape of nn.Conv2d: outputs, inputs, height, width."""
+    pictures = numpy.random.default_rng(1).integers(0, 256, (60, 3, 16, 16), dtype="u1")
+    arrays = {f"{k}_{part}": v for part in ("train", "test")
+              for k, v in (("x", pictures), ("y", numpy.arange(60) % 3))}
+    numpy.savez(f"{tmp}/pictures.npz", **arrays)
+    for model, name, shape in (("cnn", "conv2.weight", (64, 32, 3, 3)),
+                               ("resnet20", "conv.weight", (16, 3, 3, 3)),
+                               ("resnet20", "block2.1.conv1.weight", (32, 16, 3, 3)),
+                               ("resnet20", "block2.1.conv2.weight", (32, 32, 3, 3))):
+        job = ["--model", model, "--data", f"npz:{tmp}/pictures.npz", "--steps", "1", "--lr", "0", "--force"]
+        first = summary_of(*job, "--out", f"{tmp}/p", "--checkpoint-every", "100",
+                           "--export", f"{tmp}/p.safetensors")
+        weights = read_safetensors(f"{tmp}/p.safetensors")
+        check(weights.get(name, numpy.zeros(0)).shape == shape,
+              f"{model}: {name}: {[(k, w.shape) for k, w in weights.items()]}")
+        run("weights", "export", f"{tmp}/p", f"{tmp}/q.safetensors")
+        with open(f"{tmp}/p.safetensors", "rb") as p, open(f"{tmp}/q.safetensors", "rb") as q:
+            check(p.read() == q.read(), f"{model}: the checkpoint's weights have other shapes")
+        # Files of before have matrices.
+        write_safetensors(f"{tmp}/old.safetensors", weights,
+                          lambda w: [w.shape[0], w.size // w.shape[0]] if w.ndim == 4 else w.shape)
+        for file in ("p", "old"):
+            again = summary_of(*job, "--out", f"{tmp}/r", "--seed", "9", "--init", f"{tmp}/{file}.safetensors")
+            same = again["model_hash"] == first["model_hash"] or "gradwire.stats" in weights
+            check(same, f"{model}: {file} is read as another model")
 
 
 def errors(tmp):
@@ -155,6 +195,7 @@ def errors(tmp):
 with tempfile.TemporaryDirectory() as folder:
     values = there_and_back(folder)
     average_of_workers(folder)
+    convolutions_fit_pytorch(folder)
     as_documented(folder, values)
     errors(folder)
 print(f"{len(failures)} failed")

@@ -100,15 +100,22 @@ gw_status gwt_safetensors_read(const gwt_safetensors *in, const gwt_stored *tens
 
 /* ---- writing ----------------------------------------------------------------- */
 
-static void describe(gwt_json *j, const gw_tensor *t, uint64_t at)
+static void describe_shape(gwt_json *j, const gw_tensor *t, size_t window)
+{
+    gwt_json_open(j, "shape", '[');
+    if (t->rows != 1 || window > 0)
+        gwt_json_count(j, NULL, t->rows);
+    gwt_json_count(j, NULL, window > 0 ? t->cols / (window * window) : t->cols);
+    for (int i = 0; i < 2 && window > 0; i++)
+        gwt_json_count(j, NULL, window);
+    gwt_json_close(j, ']');
+}
+
+static void describe(gwt_json *j, const gw_tensor *t, size_t window, uint64_t at)
 {
     gwt_json_open(j, t->name, '{');
     gwt_json_text(j, "dtype", "F32");
-    gwt_json_open(j, "shape", '[');
-    if (t->rows != 1)
-        gwt_json_count(j, NULL, t->rows);
-    gwt_json_count(j, NULL, t->cols);
-    gwt_json_close(j, ']');
+    describe_shape(j, t, window);
     gwt_json_open(j, "data_offsets", '[');
     gwt_json_count(j, NULL, at);
     gwt_json_count(j, NULL, at + 4 * (uint64_t)t->rows * t->cols);
@@ -118,7 +125,8 @@ static void describe(gwt_json *j, const gw_tensor *t, uint64_t at)
 
 /* The header as text, filled up with blanks so that the values begin at a multiple
  * of 8. Released with free(). */
-static char *make_header(const gw_tensor *tensors, size_t count, size_t *len)
+static char *make_header(const gw_tensor *tensors, const size_t *windows, size_t count,
+                         size_t *len)
 {
     char *text = NULL;
     uint64_t at = 0;
@@ -132,7 +140,7 @@ static char *make_header(const gw_tensor *tensors, size_t count, size_t *len)
     gwt_json_text(&j, "gradwire", gw_version());
     gwt_json_close(&j, '}');
     for (size_t i = 0; i < count; i++) {
-        describe(&j, &tensors[i], at);
+        describe(&j, &tensors[i], windows != NULL ? windows[i] : 0, at);
         at += 4 * (uint64_t)tensors[i].rows * tensors[i].cols;
     }
     gwt_json_close(&j, '}');
@@ -161,10 +169,11 @@ static gw_status write_all(gwt_newfile *file, const char *header, size_t len,
 }
 
 gw_status gwt_safetensors_write(const char *path, const gw_tensor *tensors,
-                                size_t count, const float *values)
+                                const size_t *windows, size_t count,
+                                const float *values)
 {
     size_t len;
-    char *header = make_header(tensors, count, &len);
+    char *header = make_header(tensors, windows, count, &len);
     gwt_newfile file;
     gw_status st;
 

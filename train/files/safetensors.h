@@ -55,8 +55,11 @@ gw_status gwt_safetensors_read(const gwt_safetensors *in, const gwt_stored *tens
 gw_status gwt_safetensors_parse(gwt_safetensors *in, char *json, size_t len);
 
 /* Writes tensors to the file `path`, completely or not at all. Each tensor's values
- * start at its offset in `values`. One with a single row has one dimension. */
+ * start at its offset in `values`. One with a single row has one dimension; one with a
+ * window has four, rows x channels x window x window, as PyTorch's convolutions have.
+ * windows has count numbers, 0 for most tensors; NULL: all are 0. */
 gw_status gwt_safetensors_write(const char *path, const gw_tensor *tensors,
-                                size_t count, const float *values);
+                                const size_t *windows, size_t count,
+                                const float *values);
 
 #endif

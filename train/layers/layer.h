@@ -67,6 +67,8 @@ typedef struct gwt_layer {
     size_t out_block; /* 1 before plan() */
     size_t params;    /* tensors; they lie in param and grad one after the other */
     gwt_param tensor[GWT_PARAMS_MAX];
+    size_t window[GWT_PARAMS_MAX]; /* of a convolution's weight, whose cols are channels
+                                      x window x window; otherwise 0 */
     size_t work_floats;  /* what forward() leaves for backward(), besides in and out */
     size_t stats_floats; /* statistics of the data, averaged over the workers when the
                             model is evaluated; part of the model, but not trained */

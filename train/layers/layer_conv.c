@@ -51,6 +51,7 @@ static gw_status plan_conv(gwt_layer *layer)
      * layer. */
     layer->tensor[0] =
         (gwt_param){"weight", spec->units, fan, sqrt(6.0 / (double)fan), 0.0};
+    layer->window[0] = spec->kernel;
     layer->tensor[1] = (gwt_param){"bias", 1, spec->units, 0.0, 0.0};
     return GW_OK;
 }

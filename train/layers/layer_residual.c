@@ -76,6 +76,7 @@ static void plan_tensors(gwt_layer *layer)
 
     layer->params = sizeof tensors / sizeof tensors[0];
     memcpy(layer->tensor, tensors, sizeof tensors);
+    layer->window[0] = layer->window[3] = KERNEL;
 }
 
 static gw_status plan_residual(gwt_layer *layer)

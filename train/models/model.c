@@ -27,6 +27,7 @@ struct gwt_model {
     gwt_loss loss;
     gwt_layer layer[LAYERS_MAX];
     gw_tensor tensor[LAYERS_MAX * GWT_PARAMS_MAX];
+    size_t window[LAYERS_MAX * GWT_PARAMS_MAX];
     double bound[LAYERS_MAX * GWT_PARAMS_MAX], value[LAYERS_MAX * GWT_PARAMS_MAX];
     char name[LAYERS_MAX * GWT_PARAMS_MAX][TENSOR_NAME_CAP];
     gwt_layer_spec spec[LAYERS_MAX];
@@ -49,6 +50,7 @@ static void add_tensors(gwt_model *m, const gwt_layer *layer)
         snprintf(m->name[t], TENSOR_NAME_CAP, "%s%s.%s", layer->spec->name, number,
                  p->name);
         m->tensor[t] = (gw_tensor){m->name[t], m->floats, p->rows, p->cols};
+        m->window[t] = layer->window[i];
         m->bound[t] = p->bound;
         m->value[t] = p->value;
         m->floats += p->rows * p->cols;
@@ -325,6 +327,11 @@ const gw_tensor *gwt_model_tensors(const gwt_model *model, size_t *count)
 {
     *count = model->tensors;
     return model->tensor;
+}
+
+const size_t *gwt_model_windows(const gwt_model *model)
+{
+    return model->window;
 }
 
 float *gwt_model_stats(gwt_model *model, size_t *floats)

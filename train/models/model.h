@@ -73,6 +73,10 @@ float *gwt_model_params(gwt_model *model);
 float *gwt_model_grad(gwt_model *model);
 const gw_tensor *gwt_model_tensors(const gwt_model *model, size_t *count);
 
+/* For each tensor the width of its window, if it is the weight of a convolution, whose
+ * columns are channels x window x window; otherwise 0. */
+const size_t *gwt_model_windows(const gwt_model *model);
+
 /* What belongs to the model but is not trained: statistics of the data, which are
  * averaged over the workers when it is evaluated, and what layers carry from one
  * batch to the next, which is each worker's own. Both in one vector, statistics

@@ -233,6 +233,25 @@ static gw_status put_tensors(saver *s)
     return st;
 }
 
+/* The windows of convolutions, with which weights get the shapes of PyTorch. */
+static gw_status put_windows(saver *s)
+{
+    size_t count, len = 0;
+    const size_t *windows = gwt_model_windows(s->w->model);
+    const size_t line = 24; /* at most, with the end of a line */
+    gw_status st;
+
+    (void)gwt_model_tensors(s->w->model, &count);
+    char *text = gwt_calloc(count, line, "windows");
+    if (text == NULL)
+        return GW_ERR_NOMEM;
+    for (size_t i = 0; i < count; i++)
+        len += (size_t)snprintf(text + len, line, "%zu\n", windows[i]);
+    st = gwt_sections_put(&s->out, GWT_KIND_WINDOWS, 0, text, len);
+    gwt_free(text);
+    return st;
+}
+
 static size_t least(size_t a, size_t b)
 {
     return a < b ? a : b;
@@ -270,6 +289,7 @@ static gw_status put_head(void *arg)
     size_t len = gwt_settings_save(s->w->job, text);
     GWT_TRY(gwt_sections_put(&s->out, GWT_KIND_SETTINGS, 0, text, len));
     GWT_TRY(put_tensors(s));
+    GWT_TRY(put_windows(s));
     memcpy(word, &s->job, sizeof word);
     for (size_t i = 0; i < GWT_JOB_WORDS; i++)
         gwt_put_word(bytes + 8 * i, word[i]);

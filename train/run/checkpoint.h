@@ -13,8 +13,8 @@
  *
  *     SETS  settings, text        WORK  one worker's counters and means
  *     TENS  tensors, text         MODL  parameters      (one, or one per worker)
- *     JOB   counters of the job   SLOT  optimizer       (likewise)
- *                                 KEPT  statistics and carried state
+ *     WIND  windows, text         SLOT  optimizer       (likewise)
+ *     JOB   counters of the job   KEPT  statistics and carried state
  *                                 SYNC  state of the sync                        */
 #ifndef GWT_CHECKPOINT_H
 #define GWT_CHECKPOINT_H
@@ -24,6 +24,7 @@
 
 #define GWT_KIND_SETTINGS GWT_KIND('S', 'E', 'T', 'S')
 #define GWT_KIND_TENSORS  GWT_KIND('T', 'E', 'N', 'S')
+#define GWT_KIND_WINDOWS  GWT_KIND('W', 'I', 'N', 'D')
 #define GWT_KIND_JOB      GWT_KIND('J', 'O', 'B', ' ')
 #define GWT_KIND_WORKER   GWT_KIND('W', 'O', 'R', 'K')
 #define GWT_KIND_MODEL    GWT_KIND('M', 'O', 'D', 'L')

@@ -426,7 +426,8 @@ static gw_status write_weights(void *arg)
     size_t count;
     const gw_tensor *tensors = gwt_model_tensors(e->w->model, &count);
 
-    return gwt_weights_write(e->w->job->config.export_to, tensors, count,
+    return gwt_weights_write(e->w->job->config.export_to, tensors,
+                             gwt_model_windows(e->w->model), count,
                              gwt_life_result(e->w), e->stats, e->n);
 }
 

@@ -15,28 +15,41 @@ enum { SHAPE_CAP = 160 };
 
 /* ---- writing ------------------------------------------------------------------- */
 
-gw_status gwt_weights_write(const char *path, const gw_tensor *tensors, size_t count,
-                            const float *params, const float *stats, size_t n)
+/* The same with the statistics as one more tensor. */
+static gw_status write_with_stats(const char *path, const gw_tensor *tensors,
+                                  const size_t *windows, size_t count,
+                                  const float *params, const float *stats, size_t n)
 {
     size_t floats = 0;
     gw_status st = GW_ERR_NOMEM;
 
-    if (n == 0)
-        return gwt_safetensors_write(path, tensors, count, params);
     for (size_t i = 0; i < count; i++)
         floats += tensors[i].rows * tensors[i].cols;
     gw_tensor *all = gwt_calloc(count + 1, sizeof *all, "the names of tensors");
+    size_t *all_windows = gwt_calloc(count + 1, sizeof *all_windows, "windows");
     float *values = gwt_calloc(floats + n, sizeof *values, "a copy of the weights");
-    if (all != NULL && values != NULL) {
+    if (all != NULL && all_windows != NULL && values != NULL) {
+        if (windows != NULL)
+            memcpy(all_windows, windows, count * sizeof *windows);
         memcpy(all, tensors, count * sizeof *all);
         all[count] = (gw_tensor){GWT_STATS_NAME, floats, 1, n};
         memcpy(values, params, floats * sizeof *values);
         memcpy(values + floats, stats, n * sizeof *values);
-        st = gwt_safetensors_write(path, all, count + 1, values);
+        st = gwt_safetensors_write(path, all, all_windows, count + 1, values);
     }
     gwt_free(all);
+    gwt_free(all_windows);
     gwt_free(values);
     return st;
+}
+
+gw_status gwt_weights_write(const char *path, const gw_tensor *tensors,
+                            const size_t *windows, size_t count, const float *params,
+                            const float *stats, size_t n)
+{
+    if (n > 0)
+        return write_with_stats(path, tensors, windows, count, params, stats, n);
+    return gwt_safetensors_write(path, tensors, windows, count, params);
 }
 
 /* ---- reading ------------------------------------------------------------------- */
@@ -196,6 +209,36 @@ static gw_status take_tensors(gwt_weights *w, const gwt_sections *in,
     return GW_OK;
 }
 
+/* The windows of convolutions, a number per line; older files have none. A window that
+ * does not fit its tensor is an error. */
+static gw_status take_windows(gwt_weights *w, const gwt_sections *in)
+{
+    const gwt_section *section = gwt_sections_find(in, GWT_KIND_WINDOWS, 0);
+    char *text, *at;
+    gw_status st;
+
+    w->windows = gwt_calloc(w->count + 1, sizeof *w->windows, "windows");
+    if (w->windows == NULL)
+        return GW_ERR_NOMEM;
+    if (section == NULL)
+        return GW_OK;
+    text = gwt_calloc((size_t)section->len + 1, 1, "windows");
+    if (text == NULL)
+        return GW_ERR_NOMEM;
+    st = gwt_sections_read(in, section, 0, text, (size_t)section->len);
+    at = text;
+    for (size_t i = 0; st == GW_OK && i < w->count; i++) {
+        size_t k = strtoul(at, &at, 10);
+        if (*at++ != '\n' || k > 4096 || (k > 0 && w->tensors[i].cols % (k * k) != 0))
+            st = gw_fail(GW_ERR_DATA, "the windows in %s do not match its tensors",
+                         in->from.name);
+        else
+            w->windows[i] = k;
+    }
+    gwt_free(text);
+    return st;
+}
+
 /* The average of the first n floats of `copies` sections. */
 static gw_status take_average(const gwt_sections *in, uint32_t kind, uint64_t copies,
                               float *to, size_t n)
@@ -225,6 +268,7 @@ static gw_status take_weights(gwt_weights *w, const gwt_sections *in,
     size_t n = (size_t)job->floats;
 
     GWT_TRY(take_tensors(w, in, job));
+    GWT_TRY(take_windows(w, in));
     w->stats_floats = (size_t)job->stats;
     w->params = gwt_calloc(n, sizeof *w->params, "weights");
     w->stats = gwt_calloc(w->stats_floats, sizeof *w->stats, "statistics");
@@ -247,6 +291,7 @@ gw_status gwt_weights_of(gwt_weights *out, const gwt_sections *in,
 void gwt_weights_free(gwt_weights *weights)
 {
     gwt_free(weights->tensors);
+    gwt_free(weights->windows);
     gwt_free(weights->names);
     gwt_free(weights->params);
     gwt_free(weights->stats);
@@ -271,8 +316,8 @@ gw_status gwt_weights_export(const char *checkpoint, const char *path)
     gwt_sections_close(&in);
     if (st != GW_OK)
         return st;
-    st = gwt_weights_write(path, weights.tensors, weights.count, weights.params,
-                           weights.stats, weights.stats_floats);
+    st = gwt_weights_write(path, weights.tensors, weights.windows, weights.count,
+                           weights.params, weights.stats, weights.stats_floats);
     gwt_weights_free(&weights);
     return st;
 }

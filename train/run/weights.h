@@ -11,9 +11,11 @@
 
 #define GWT_STATS_NAME "gradwire.stats"
 
-/* Writes tensors, whose values are in params, and n statistics, if there are any. */
-gw_status gwt_weights_write(const char *path, const gw_tensor *tensors, size_t count,
-                            const float *params, const float *stats, size_t n);
+/* Writes tensors, whose values are in params, and n statistics, if there are any.
+ * windows are as gwt_model_windows() has them; NULL: there are no convolutions. */
+gw_status gwt_weights_write(const char *path, const gw_tensor *tensors,
+                            const size_t *windows, size_t count, const float *params,
+                            const float *stats, size_t n);
 
 /* Sets parameters and statistics of the model from a file that has exactly its tensors.
  * The dimensions of each must equal rows and columns after multiplying neighbours.
@@ -32,6 +34,7 @@ gw_status gwt_weights_export(const char *checkpoint, const char *path);
  * with gwt_weights_free(). */
 typedef struct gwt_weights {
     gw_tensor *tensors;
+    size_t *windows; /* all 0 if the file does not say */
     size_t count, stats_floats;
     char *names;
     float *params, *stats;
