@@ -40,7 +40,7 @@ void gwc_print_help(void)
         "\n"
         "Examples\n"
         "  gradwire train\n"
-        "  gradwire train --sync gtopk:0.001 --link 1gbit,50us\n"
+        "  gradwire train --sync gtopk:0.01 --link 1gbit,50us\n"
         "  gradwire list\n"
         "\n"
         "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 stopped by Ctrl-C.");

@@ -178,9 +178,10 @@ static void print_help(void)
          "  gradwire train\n"
          "  gradwire train --workers 8 --sync gtopk:0.01 --link 1gbit,50us\n"
          "  gradwire train --sync local:16+q:4 --epochs 10 --lr-schedule cosine\n"
-         "  gradwire train --model lstm --data text:books --lr 20 --momentum 0 "
+         "  gradwire train --model lstm --data text:book.txt --lr 20 --momentum 0 "
          "--clip 0.25\n"
-         "  gradwire train --data idx:my-digits --out runs/first --json\n"
+         "  gradwire train --data csv:my-table.csv --out runs/first --json\n"
+         "  gradwire train --resume --out runs/first\n"
          "  mpirun -n 8 --host a:4,b:4 gradwire train --sync gtopk:0.01");
 }
 
