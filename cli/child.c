@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "child.h"
 #include "progress.h"
+#include "terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -97,12 +98,15 @@ static void become(const char *directory, char *const argv[])
 
 static void show(const char *directory, const char *title, double seconds, int end)
 {
-    char bytes[16];
+    char bytes[16], line[256];
 
-    if (!isatty(STDERR_FILENO))
+    if (gwc_columns(stderr) == 0)
         return;
-    fprintf(stderr, "\r%s  %s  %.0f s\033[K%s", title,
-            gwc_bytes(tree_bytes(directory), bytes), seconds, end ? "\n" : "");
+    snprintf(line, sizeof line, "%s  %s  %.0f s", title,
+             gwc_bytes(tree_bytes(directory), bytes), seconds);
+    gwc_redraw(line);
+    if (end)
+        putc('\n', stderr);
 }
 
 /* Waits for the child. If the user stops us, ends it with SIGTERM and later SIGKILL. */

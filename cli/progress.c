@@ -5,11 +5,12 @@
 #define _GNU_SOURCE
 #include "progress.h"
 #include "common.h"
+#include "terminal.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <unistd.h>
+#include <string.h>
 
 /* The shortest time between two redraws of the line, and between two plain lines. */
 #define REDRAW_SECONDS 0.1
@@ -17,7 +18,7 @@
 
 gwc_display gwc_display_new(int quiet)
 {
-    return (gwc_display){.quiet = quiet, .terminal = isatty(STDERR_FILENO)};
+    return (gwc_display){.quiet = quiet, .terminal = gwc_columns(stderr) > 0};
 }
 
 const char *gwc_bytes(double bytes, char *text)
@@ -44,47 +45,84 @@ static const char *duration(double seconds, char text[24])
     return text;
 }
 
-static void print_state(const gwt_progress *p, double loss)
-{
-    char bytes[16];
+/* The parts of the line, in the order in which they are shown. */
+enum { STEP, EPOCH, LOSS, SPEED, BYTES, LEFT, PARTS, PART_CAP = 48 };
+typedef char line_parts[PARTS][PART_CAP];
 
-    fprintf(
-        stderr,
-        "step %" PRIu64 "/%" PRIu64 "  epoch %.2f  loss %.4f  %.0f samples/s  %s/step",
-        p->step, p->steps, p->epoch, loss, p->samples,
-        gwc_bytes((double)p->bytes_sent / (double)(p->step > 0 ? p->step : 1), bytes));
+static void write_parts(line_parts part, const gwt_progress *p, double loss)
+{
+    double step = (double)(p->step > 0 ? p->step : 1);
+    double left = p->seconds / step * (double)(p->steps - p->step);
+    char bytes[16], text[24];
+
+    snprintf(part[STEP], PART_CAP, "step %" PRIu64 "/%" PRIu64, p->step, p->steps);
+    snprintf(part[EPOCH], PART_CAP, "epoch %.2f", p->epoch);
+    snprintf(part[LOSS], PART_CAP, "loss %.4f", loss);
+    snprintf(part[SPEED], PART_CAP, "%.0f samples/s", p->samples);
+    snprintf(part[BYTES], PART_CAP, "%s/step",
+             gwc_bytes((double)p->bytes_sent / step, bytes));
+    snprintf(part[LEFT], PART_CAP, "%s left", duration(left, text));
 }
 
+static size_t line_len(line_parts part)
+{
+    size_t len = 0;
+
+    for (int i = 0; i < PARTS; i++)
+        len += part[i][0] != '\0' ? strlen(part[i]) + 2 : 0;
+    return len - 2;
+}
+
+static void join(line_parts part, char line[PARTS * PART_CAP])
+{
+    size_t len = 0;
+
+    line[0] = '\0';
+    for (int i = 0; i < PARTS; i++)
+        if (part[i][0] != '\0')
+            len += (size_t)snprintf(line + len, PARTS * PART_CAP - len, "%s%s",
+                                    len > 0 ? "  " : "", part[i]);
+}
+
+/* Leaves out parts, the least important first, until the others fit. */
 static void draw(gwc_display *d, const gwt_progress *p)
 {
-    char text[24];
-    double now = gwt_now(), left;
+    static const int less_important[] = {BYTES, SPEED, EPOCH, LEFT};
+    size_t room = (size_t)gwc_columns(stderr) - 1;
+    char line[PARTS * PART_CAP];
+    line_parts part;
+    double now = gwt_now();
 
     if (now - d->drawn_at < REDRAW_SECONDS)
         return;
-    left = p->seconds / (double)p->step * (double)(p->steps - p->step);
-    fputs("\r", stderr);
-    print_state(p, d->last_loss > 0.0 ? d->last_loss : p->loss);
-    fprintf(stderr, "  %s left\033[K", duration(left, text));
+    write_parts(part, p, d->last_loss > 0.0 ? d->last_loss : p->loss);
+    for (size_t i = 0; i < 4 && line_len(part) > room; i++)
+        part[less_important[i]][0] = '\0';
+    join(part, line);
+    gwc_redraw(line);
     d->drawn_at = now;
     d->line_open = 1;
 }
 
 static void print_line(gwc_display *d, const gwt_progress *p)
 {
+    char line[PARTS * PART_CAP];
+    line_parts part;
     double now = gwt_now();
 
     if (now - d->drawn_at < LINE_SECONDS && p->step < p->steps)
         return;
-    print_state(p, p->loss);
-    putc('\n', stderr);
+    write_parts(part, p, p->loss);
+    part[LEFT][0] = '\0';
+    join(part, line);
+    fprintf(stderr, "%s\n", line);
     d->drawn_at = now;
 }
 
 static void clear_line(gwc_display *d)
 {
     if (d->line_open)
-        fputs("\r\033[K", stderr);
+        gwc_erase();
     d->line_open = 0;
 }
 

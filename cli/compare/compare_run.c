@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "common.h"
 #include "compare/compare.h"
+#include "terminal.h"
 #include "files/newfile.h"
 
 #include <errno.h>
@@ -176,17 +177,22 @@ static void hear(complaint *c, int pipe)
 
 static void draw(const gwc_case *one, const char *headline, double since)
 {
+    char state[64] = "", line[512];
+    int columns = gwc_columns(stderr);
     gwc_run run;
 
-    if (!isatty(STDERR_FILENO))
+    if (columns == 0)
         return;
-    fprintf(stderr, "\r\033[K%s", headline);
     if (gwc_run_read(&run, one->directory) == GW_OK && run.points > 0)
-        fprintf(stderr, ": step %.0f, loss %.4f", run.point[GWC_STEP][run.points - 1],
-                run.point[GWC_LOSS][run.points - 1]);
-    fprintf(stderr, " (%.0f s)", gwt_now() - since);
+        snprintf(state, sizeof state, ": step %.0f, loss %.4f",
+                 run.point[GWC_STEP][run.points - 1],
+                 run.point[GWC_LOSS][run.points - 1]);
     gwc_run_free(&run);
-    fflush(stderr);
+    /* What changes is shown, however long the name of the run is. */
+    int room = columns - (int)strlen(state) - 12;
+    snprintf(line, sizeof line, "%.*s%s (%.0f s)", room > 8 ? room : 8, headline, state,
+             gwt_now() - since);
+    gwc_redraw(line);
 }
 
 /* Waits for the child and shows the progress of the run. */
@@ -255,8 +261,7 @@ gw_status gwc_case_run(gwc_case *one, const char *headline)
     status = attend(one, headline, ends[0], &c);
     child = 0;
     close(ends[0]);
-    if (isatty(STDERR_FILENO))
-        fputs("\r\033[K", stderr);
+    gwc_erase();
     if (stopped)
         return gw_fail(GW_ERR_STOPPED, "stopped");
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {

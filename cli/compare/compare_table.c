@@ -11,6 +11,7 @@
 #include "compare/compare.h"
 #include "files/json.h"
 #include "progress.h"
+#include "terminal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -206,11 +207,16 @@ static int compare_rows(const void *left, const void *right)
 
 typedef struct widths {
     int sync, settings; /* settings: 0 if no row has its own */
+    int narrow;         /* figures go below the method, in narrower columns */
 } widths;
 
-static widths widths_of(const row *rows, size_t count)
+/* The width of a row's figures, with and without the time to the target. */
+enum { FIGURES = 64, FIGURES_WITH_TARGET = 76 };
+
+static widths widths_of(const gwc_compare *c, const row *rows, size_t count, FILE *to)
 {
-    widths w = {20, 0};
+    widths w = {.sync = 20};
+    int columns = gwc_columns(to);
 
     for (size_t i = 0; i < count; i++) {
         int sync = (int)strlen(rows[i].one->sync);
@@ -220,7 +226,18 @@ static widths widths_of(const row *rows, size_t count)
     }
     if (w.settings > 0 && w.settings < (int)strlen("settings"))
         w.settings = (int)strlen("settings");
+    int total = 2 + w.sync + (w.settings > 0 ? 2 + w.settings : 0) +
+                (isnan(c->target) ? FIGURES : FIGURES_WITH_TARGET);
+    w.narrow = columns > 0 && columns < total;
     return w;
+}
+
+static void print_narrow_heading(const gwc_compare *c, const row *r, widths w, FILE *to)
+{
+    fprintf(to, "\n  sync%s\n", w.settings > 0 ? ", settings" : "");
+    fprintf(to, "  %8s   %7s %8s %11s %7s%s\n",
+            isnan(r->perplexity) ? "accuracy" : "perplex.", "sent", "of dense", "time",
+            "faster", isnan(c->target) ? "" : "  target");
 }
 
 static void print_heading(const gwc_compare *c, const row *r, widths w, FILE *to)
@@ -229,6 +246,10 @@ static void print_heading(const gwc_compare *c, const row *r, widths w, FILE *to
             r->one->workers, strcmp(r->one->workers, "1") == 0 ? "" : "s");
     if (c->seeds > 1)
         fprintf(to, ", mean of %" PRIu64 " seeds", c->seeds);
+    if (w.narrow) {
+        print_narrow_heading(c, r, w, to);
+        return;
+    }
     fprintf(to, "\n  %-*s", w.sync, "sync");
     if (w.settings > 0)
         fprintf(to, "  %-*s", w.settings, "settings");
@@ -268,8 +289,49 @@ static void print_result(const gwc_compare *c, const row *r, FILE *to)
     fputs(r->best ? "  best\n" : "\n", to);
 }
 
+/* The same figures in at most 60 columns, below the method. */
+static void print_narrow_result(const gwc_compare *c, const row *r, FILE *to)
+{
+    char bytes[16];
+
+    if (isnan(r->perplexity))
+        fprintf(to, "  %6.2f %%%s", 100.0 * r->accuracy, r->ties ? " =" : "  ");
+    else
+        fprintf(to, "  %8.2f%s", r->perplexity, r->ties ? " =" : "  ");
+    fprintf(to, " %7s", gwc_bytes(r->bytes, bytes));
+    if (r->dense_bytes > 0.0)
+        fprintf(to, " %6.2f %%", 100.0 * r->bytes / r->dense_bytes);
+    else
+        fprintf(to, " %8s", "-");
+    fprintf(to, " %8.2f ms", 1e3 * r->step_s);
+    if (isnan(r->speedup))
+        fprintf(to, " %7s", "-");
+    else
+        fprintf(to, " %6.2fx", r->speedup);
+    if (!isnan(c->target) && isnan(r->to_target))
+        fprintf(to, " %7s", "never");
+    else if (!isnan(c->target))
+        fprintf(to, " %5.1f s", r->to_target);
+    putc('\n', to);
+}
+
+static void print_narrow_row(const gwc_compare *c, const row *r, FILE *to)
+{
+    fprintf(to, "%c %s%s%s%s\n", r->best ? '*' : ' ', r->one->sync,
+            r->one->settings[0] != '\0' ? ", " : "", r->one->settings,
+            r->best ? "  best" : "");
+    if (r->there)
+        print_narrow_result(c, r, to);
+    else
+        fprintf(to, "    %s%s\n", r->why[0] != '\0' ? "failed: " : "not run", r->why);
+}
+
 static void print_row(const gwc_compare *c, const row *r, widths w, FILE *to)
 {
+    if (w.narrow) {
+        print_narrow_row(c, r, to);
+        return;
+    }
     fprintf(to, "%c %-*s", r->best ? '*' : ' ', w.sync, r->one->sync);
     if (w.settings > 0)
         fprintf(to, "  %-*s", w.settings, r->one->settings);
@@ -339,7 +401,7 @@ static void print_json(const gwc_compare *c, const row *r, FILE *to)
 
 static void print_rows(const gwc_compare *c, const row *rows, size_t count, FILE *to)
 {
-    widths w = widths_of(rows, count);
+    widths w = widths_of(c, rows, count, to);
 
     for (size_t i = 0; i < count; i++) {
         int first = i == 0 || rows[i].group != rows[i - 1].group;

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * terminal.c - the width of a terminal, and lines that fit it. */
+#define _GNU_SOURCE
+#include "terminal.h"
+
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+/* A terminal that does not know its size, or says something absurd, is taken for one of
+ * the usual width. */
+enum { USUAL = 80, NARROWEST = 20 };
+
+int gwc_columns(FILE *to)
+{
+    struct winsize size;
+    int fd = fileno(to);
+
+    if (fd < 0 || !isatty(fd))
+        return 0;
+    if (ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+        return USUAL;
+    return size.ws_col < NARROWEST ? NARROWEST : size.ws_col;
+}
+
+void gwc_redraw(const char *line)
+{
+    int columns = gwc_columns(stderr);
+
+    if (columns > 0)
+        fprintf(stderr, "\r%.*s\033[K", columns - 1, line);
+    fflush(stderr);
+}
+
+void gwc_erase(void)
+{
+    if (gwc_columns(stderr) > 0)
+        fputs("\r\033[K", stderr);
+}
+
+/* How much of the text, which has len bytes, goes on a line of `room`: up to the last
+ * blank that fits, or else up to the first one. */
+static size_t break_at(const char *text, size_t len, size_t room)
+{
+    size_t at = room;
+
+    if (len <= room)
+        return len;
+    while (at > 0 && text[at] != ' ')
+        at--;
+    if (at > 0)
+        return at;
+    for (at = room; at < len && text[at] != ' ';)
+        at++;
+    return at;
+}
+
+static void print_line(FILE *to, const char *text, size_t len, size_t columns,
+                       size_t indent)
+{
+    size_t room = columns;
+
+    for (;;) {
+        size_t part = break_at(text, len, room);
+        fprintf(to, "%.*s\n", (int)part, text);
+        while (part < len && text[part] == ' ')
+            part++;
+        text += part;
+        len -= part;
+        if (len == 0)
+            return;
+        fprintf(to, "%*s", (int)indent, "");
+        room = columns - indent;
+    }
+}
+
+void gwc_print_wrapped(FILE *to, const char *text, int indent)
+{
+    size_t columns = (size_t)gwc_columns(to);
+
+    if (columns == 0) {
+        fputs(text, to);
+        return;
+    }
+    while (*text != '\0') {
+        size_t len = strcspn(text, "\n");
+        print_line(to, text, len, columns,
+                   (size_t)indent < columns / 2 ? (size_t)indent : 0);
+        text += len + (text[len] != '\0');
+    }
+}
