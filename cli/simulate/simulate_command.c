@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "common.h"
 #include "flags.h"
+#include "model_shapes.h"
 #include "simulate/simulate.h"
 #include "sync_list.h"
 
@@ -18,9 +19,11 @@
 
 enum { LIST_MAX = 64, LIST_CAP = 4096, WORKERS_MAX = 1024 };
 
+static const uint64_t params_most = 4000000000;
+
 typedef struct settings {
     gwc_sim sim;
-    const char *sync, *workers, *model;
+    const char *sync, *workers, *model, *params;
     double compute_ms;
     int codec, json;
 } settings;
@@ -33,11 +36,12 @@ static const gwc_flag flags[] = {
      "methods, separated by spaces; may be repeated;\n"
      "all: an example of each method in 'gradwire list'",
      GWC_TEXT, AT(sync), 0, 0},
-    {"params", "N", "1000000", "number of parameters of the model", GWC_COUNT,
-     AT(sim.params), 1, 4e9},
+    {"params", "N", "1000000", "number of parameters of the model: 1000000 or 1m",
+     GWC_TEXT, AT(params), 0, 0},
     {"model", "NAME", NULL,
      "use the number of parameters of a known model:\n"
-     "fnn3, resnet20, resnet50, vgg16, alexnet, lstm-ptb",
+     "fnn3, resnet20, resnet50, vgg16, alexnet, lstm-ptb,\n"
+     "gpt2-124m",
      GWC_TEXT, AT(model), 0, 0},
     {"tensors", "N", "1", "number of tensors in the model", GWC_COUNT, AT(sim.tensors),
      1, 1e6},
@@ -81,19 +85,6 @@ static const gwc_flag flags[] = {
     {"json", NULL, NULL, "print each row as a line of JSON", GWC_SWITCH, AT(json), 0,
      0},
 };
-
-static const struct model {
-    const char *name;
-    uint64_t params;
-} models[] = {
-    {"fnn3", 199210},    {"resnet20", 269722},  {"resnet50", 25557032},
-    {"vgg16", 14728266}, {"alexnet", 61100840}, {"lstm-ptb", 66034000},
-};
-
-const char *gwc_simulate_model(size_t i)
-{
-    return i < COUNT(models) ? models[i].name : NULL;
-}
 
 static void print_help(void)
 {
@@ -142,18 +133,21 @@ static gw_status all_syncs(int argc, char **argv, char *list, size_t cap)
 
 static gw_status read_model(settings *set)
 {
-    const char *names[COUNT(models)];
+    const char *names[GWC_SHAPES_MAX];
+    const gwc_shape *shape;
 
-    for (size_t i = 0; set->model != NULL && i < COUNT(models); i++) {
-        names[i] = models[i].name;
-        if (strcmp(models[i].name, set->model) == 0) {
-            set->sim.params = models[i].params;
-            return GW_OK;
-        }
-    }
     if (set->model == NULL)
-        return GW_OK;
-    return gwt_fail_name("model", set->model, names, COUNT(models), NULL);
+        return gwc_parse_params("--params", set->params, params_most, &set->sim.params);
+    shape = gwc_shape_find(set->model);
+    if (shape == NULL)
+        return gwt_fail_name("model", set->model, names, gwc_shape_names(names), NULL);
+    if (shape->params > params_most)
+        return gw_fail(GW_ERR_ARG,
+                       "%s has too many parameters to simulate; 'gradwire plan --model "
+                       "%s' takes it",
+                       shape->name, shape->name);
+    set->sim.params = shape->params;
+    return GW_OK;
 }
 
 static gw_status read_links(gwc_sim *sim)
