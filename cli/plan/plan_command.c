@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan_command.c - "gradwire plan": predicts which method pays, before anything is
+ * plan_command.c - "gradwire plan": advises which method to take, before anything is
  * trained. */
 #define _GNU_SOURCE
-#include "child.h"
 #include "commands.h"
 #include "common.h"
-#include "compare/compare.h"
 #include "flags.h"
+#include "launch.h"
+#include "optim/optimizer.h"
+#include "plan/link_probe.h"
 #include "plan/plan.h"
 #include "sync_list.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -21,182 +21,123 @@
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
 typedef struct settings {
-    const char *model, *data, *data_dir, *link, *sync;
-    uint64_t params, batch;
-    int workers, here, json;
-    double compute;
+    const char *model, *data, *data_dir, *link, *sync, *params, *compute, *optimizer,
+        *measure;
+    uint64_t batch;
+    int workers, here, json, listen;
+    double momentum;
 } settings;
 
 #define AT(field) offsetof(settings, field)
 
 static const gwc_flag flags[] = {
-    {"model", "NAME", NULL, "plan for this model [fnn3, unless --params is given]",
+    {NULL, NULL, NULL, "The job", GWC_TEXT, 0, 0, 0},
+    {"model", "NAME", NULL,
+     "a model of the trainer, which is measured here, or\n"
+     "resnet50, gpt2-124m, llama-7b, alexnet, lstm-ptb\n"
+     "with --compute [fnn3, unless --params is given]",
      GWC_TEXT, AT(model), 0, 0},
-    {"data", "NAME", "fashion-mnist", "data set to measure the model with", GWC_TEXT,
-     AT(data), 0, 0},
+    {"params", "N", NULL,
+     "number of parameters, instead of --model: 124m,\n"
+     "25.6M, 7b, 1e9; needs --compute",
+     GWC_TEXT, AT(params), 0, 0},
+    {"compute", "TIME", "0",
+     "time of computation per step: 0.2s, 200ms, or 200 for\n"
+     "milliseconds; 0: measure it here for a few seconds",
+     GWC_TEXT, AT(compute), 0, 0},
+    {"data", "NAME", NULL, "data set to measure the model with [fashion-mnist]",
+     GWC_TEXT, AT(data), 0, 0},
     {"data-dir", "DIR", NULL, "directory that has the data set's files", GWC_TEXT,
      AT(data_dir), 0, 0},
-    {"batch", "N", "32", "samples per worker and step", GWC_COUNT, AT(batch), 1, 1e6},
-    {"params", "N", NULL,
-     "plan for N parameters instead of --model; needs\n"
-     "--compute",
-     GWC_COUNT, AT(params), 1, 1e12},
-    {"compute", "MS", "0",
-     "milliseconds of computation per step; 0: measure it\n"
-     "here, which takes a few seconds",
-     GWC_REAL, AT(compute), 0, 1e9},
+    {"batch", "N", "32", "samples per worker and step, to measure with", GWC_COUNT,
+     AT(batch), 1, 1e6},
+    {"optimizer", "NAME", "sgd", "sgd, adagrad, adam or adamw, as in 'gradwire train'",
+     GWC_TEXT, AT(optimizer), 0, 0},
+    {"momentum", "M", "0.9", "momentum of sgd", GWC_REAL, AT(momentum), 0, 0.99999},
+
+    {NULL, NULL, NULL, "The machines", GWC_TEXT, 0, 0, 0},
     {"workers", "N", "4", "number of workers", GWC_INT, AT(workers), 1,
      GWC_PLAN_WORKERS_MAX},
-    {"link", "RATE[,DELAY]", "1gbit,50us", "the link between the workers", GWC_TEXT,
-     AT(link), 0, 0},
+    {"link", "LINKS", NULL,
+     "the link between the workers, RATE[,DELAY], or several\n"
+     "separated by spaces [1gbit,50us]",
+     GWC_TEXT, AT(link), 0, 0},
+    {"measure", "HOST:PORT|mpi", NULL,
+     "measure the link to a host that runs this command\n"
+     "with --measure-listen; mpi: between the two ranks\n"
+     "that mpirun has started",
+     GWC_TEXT, AT(measure), 0, 0},
+    {"measure-listen", "PORT", NULL,
+     "only wait until another host has measured the link\n"
+     "to this one; 0: any free port",
+     GWC_INT, AT(listen), 0, 65535},
     {"here", NULL, NULL,
      "all workers share this machine's processors, as in\n"
      "'gradwire compare'; otherwise each has its own host",
      GWC_SWITCH, AT(here), 0, 0},
+
+    {NULL, NULL, NULL, "The methods and the output", GWC_TEXT, 0, 0, 0},
     {"sync", "SPECS", "all",
      "methods, separated by spaces; dense is always\n"
      "included; all: an example of each method in\n"
-     "'gradwire list'",
+     "'gradwire list', and what docs/choosing.md advises",
      GWC_TEXT, AT(sync), 0, 0},
-    {"json", NULL, NULL, "print each row as a line of JSON", GWC_SWITCH, AT(json), 0,
-     0},
+    {"json", NULL, NULL, "print one JSON object per link", GWC_SWITCH, AT(json), 0, 0},
 };
+
+/* What "all" has besides an example of every recipe. */
+#define CHOSEN "dense+bf16 topk:0.01 gtopk:0.01 local:16+gtopk:0.01"
 
 static void print_help(void)
 {
     puts(
         "Usage: gradwire plan [FLAGS]\n"
         "\n"
-        "Predicts the time of a step for each method, and shows which method pays on\n"
-        "that link, by how much and below which rate, or that dense is best. gradwire\n"
-        "measures computation and coding on this machine, sends the real messages, "
-        "and\n"
-        "calculates the time that they take on the link. Defaults are in brackets.\n"
-        "\n"
-        "Flags");
+        "Advises which method to take: how long a step will take, what is gained over\n"
+        "one machine, what it cost in accuracy in our own runs, and from which rate "
+        "of\n"
+        "the link on dense is better. gradwire measures computation and coding on "
+        "this\n"
+        "machine, sends the real messages, and calculates the time that they take on\n"
+        "the link. Defaults are in brackets; docs/plan.md has more.");
     gwc_flags_help(flags, COUNT(flags), stdout);
     puts("\n"
          "Examples\n"
          "  gradwire plan --link 100mbit,100us\n"
+         "  gradwire plan --model resnet50 --compute 0.25s --workers 8 --link 1gbit\n"
+         "  gradwire plan --params 124m --compute 0.5s --optimizer adamw\n"
          "  gradwire plan --model resnet20 --data cifar10 --workers 8\n"
-         "  gradwire plan --params 66000000 --compute 250 --link 10gbit,20us");
+         "  gradwire plan --params 124m --compute 0.5s --measure otherhost:7000");
 }
 
-/* ---- how long computing takes ------------------------------------------------------
+/* ---- reading -----------------------------------------------------------------------
  */
 
-/* Runs that many steps without exchange, in a directory of its own. */
-static gw_status try_run(const settings *set, const char *folder, uint64_t steps,
-                         gwc_plan *plan)
+static gw_status read_optimizer(const settings *set, gwc_plan *plan)
 {
-    char text[9][GWC_PATH_CAP / 4];
-    gwc_case one = {.sync = "none"};
-    gwc_run run;
-    gw_status st;
+    const gwt_optimizer *optimizer;
 
-    snprintf(text[0], sizeof text[0], "--model=%s", plan->model);
-    snprintf(text[1], sizeof text[1], "--data=%s", set->data);
-    snprintf(text[2], sizeof text[2], "--batch=%llu", (unsigned long long)set->batch);
-    snprintf(text[3], sizeof text[3], "--workers=%d", set->here ? set->workers : 1);
-    snprintf(text[4], sizeof text[4], "--steps=%llu", (unsigned long long)steps);
-    snprintf(text[5], sizeof text[5], "--sync=none");
-    snprintf(text[6], sizeof text[6], "--eval-every=0");
-    /* The momentum of parameters that never change decays to denormal numbers, with
-     * which processors are slow. */
-    snprintf(text[7], sizeof text[7], "--momentum=0");
-    snprintf(text[8], sizeof text[8], "--data-dir=%s",
-             set->data_dir != NULL ? set->data_dir : "");
-    for (int i = 0; i < (set->data_dir != NULL ? 9 : 8); i++)
-        one.arg[one.args++] = text[i];
-    snprintf(one.directory, sizeof one.directory, "%s/run-%llu", folder,
-             (unsigned long long)steps);
-    GWT_TRY(gwc_case_run(&one, "measuring the computation of a step"));
-    if (one.state == GWC_CASE_FAILED)
-        return gw_fail(GW_ERR_ARG, "cannot measure %s on %s: %s", plan->model,
-                       set->data, one.why);
-    st = gwc_run_read(&run, one.directory);
-    if (st == GW_OK) {
-        plan->job.compute = gwc_run_per_step(&run, "compute_s");
-        plan->job.params = (size_t)gwc_run_number(&run, "params");
-    }
-    gwc_run_free(&run);
-    return st;
-}
-
-/* Times a few steps to find out how many fill two seconds. */
-static gw_status measure_compute(const settings *set, gwc_plan *plan)
-{
-    const uint64_t few = 8, most = 4000;
-    const double seconds = 2.0;
-    const char *base = getenv("TMPDIR");
-    char folder[GWC_PATH_CAP];
-    gw_status st;
-
-    snprintf(folder, sizeof folder, "%s/gradwire-plan-XXXXXX",
-             base != NULL && base[0] != '\0' ? base : "/tmp");
-    if (mkdtemp(folder) == NULL)
-        return gw_fail(GW_ERR_SYSTEM, "cannot create %s: %s", folder, strerror(errno));
-    st = try_run(set, folder, few, plan);
-    if (st == GW_OK && plan->job.compute > 0.0 &&
-        (double)few * plan->job.compute < seconds) {
-        uint64_t steps = (uint64_t)(seconds / plan->job.compute);
-        st = try_run(set, folder, steps < most ? steps + few : most, plan);
-    }
-    gwc_remove_tree(folder);
-    plan->compute_measured = 1;
-    return st;
-}
-
-static gw_status find_job(const settings *set, gwc_plan *plan)
-{
-    plan->job.compute = set->compute / 1e3;
-    plan->job.params = (size_t)set->params;
-    if (set->params != 0 && set->model != NULL)
-        return gw_fail(GW_ERR_ARG, "give --model or --params, not both");
-    if (set->params != 0 && set->compute == 0.0)
-        return gw_fail(
-            GW_ERR_ARG,
-            "--params needs --compute, the milliseconds of computation per step");
-    if (set->params != 0)
-        return GW_OK;
-    plan->model = set->model != NULL ? set->model : "fnn3";
-    GWT_TRY(measure_compute(set, plan));
-    if (set->compute > 0.0) {
-        plan->job.compute = set->compute / 1e3;
-        plan->compute_measured = 0;
-    }
+    GWT_TRY(gwt_optimizer_find(set->optimizer, &optimizer));
+    plan->optimizer = optimizer->name;
+    plan->adaptive = optimizer->adaptive;
+    plan->momentum = gwt_optimizer_takes(optimizer, "momentum") ? set->momentum : 0.0;
     return GW_OK;
 }
 
-/* ---- trying methods ----------------------------------------------------------------
- */
-
-static gw_status add_row(gwc_plan *plan, const char *sync)
+static gw_status read_syncs(const settings *set, gwc_plan *plan)
 {
-    for (size_t i = 0; i < plan->rows; i++)
-        if (strcmp(plan->row[i].sync, sync) == 0)
-            return GW_OK;
-    if (plan->rows == GWC_PLAN_ROWS_MAX)
-        return gw_fail(GW_ERR_ARG, "--sync: the list has more than %d methods",
-                       GWC_PLAN_ROWS_MAX);
-    GWT_TRY(gw_spec_check(sync, NULL, 0));
-    plan->row[plan->rows++].sync = sync;
-    return GW_OK;
-}
+    char list[sizeof plan->syncs];
+    int all = 0;
 
-static gw_status try_all(gwc_plan *plan)
-{
-    for (size_t i = 0; i < plan->rows; i++) {
-        if (isatty(STDERR_FILENO))
-            fprintf(stderr, "\r\033[Ktrying %s (%zu of %zu)", plan->row[i].sync, i + 1,
-                    plan->rows);
-        gw_status st =
-            gwc_plan_try(&plan->row[i].result, &plan->job, plan->row[i].sync);
-        if (isatty(STDERR_FILENO))
-            fputs("\r\033[K", stderr);
-        GWT_TRY(st);
-    }
-    gwc_plan_judge(plan);
+    GWT_TRY(gwc_plan_add(plan, "dense"));
+    GWT_TRY(gwc_sync_list(plan->syncs, sizeof plan->syncs, set->sync));
+    snprintf(list, sizeof list, "%s", set->sync);
+    for (char *at = strtok(list, " "); at != NULL; at = strtok(NULL, " "))
+        all |= strcmp(at, "all") == 0;
+    if (all && strlen(plan->syncs) + sizeof " " CHOSEN <= sizeof plan->syncs)
+        strcat(plan->syncs, " " CHOSEN);
+    for (char *at = strtok(plan->syncs, " "); at != NULL; at = strtok(NULL, " "))
+        GWT_TRY(gwc_plan_add(plan, at));
     return GW_OK;
 }
 
@@ -207,47 +148,178 @@ static double processors(void)
     return n > 0 ? (double)n : 1.0;
 }
 
-static gw_status make_plan(const settings *set, gwc_plan *plan)
+/* All but the link. What is wrong is found before anything is measured. */
+static gw_status read_plan(const settings *set, gwc_plan *plan)
 {
-    GWT_TRY(gwc_plan_rates(plan, set->link));
     plan->here = set->here;
+    plan->data_dir = set->data_dir;
+    plan->batch = set->batch;
     plan->job.workers = set->workers;
     plan->job.share = set->here ? fmax(1.0, set->workers / processors()) : 1.0;
-    GWT_TRY(add_row(plan, "dense"));
-    GWT_TRY(gwc_sync_list(plan->syncs, sizeof plan->syncs, set->sync));
-    for (char *at = strtok(plan->syncs, " "); at != NULL; at = strtok(NULL, " "))
-        GWT_TRY(add_row(plan, at));
-    GWT_TRY(find_job(set, plan));
-    return try_all(plan);
+    GWT_TRY(read_optimizer(set, plan));
+    GWT_TRY(read_syncs(set, plan));
+    return gwc_plan_find_job(plan, set->model, set->params, set->compute, set->data);
 }
 
-static int run_plan(int argc, char **argv)
-{
-    settings set = {0};
-    gwc_plan *plan;
-    int help;
+/* ---- planning ----------------------------------------------------------------------
+ */
 
-    if (gwc_flags_read(flags, COUNT(flags), "plan", argc, argv, &set, &help) != GW_OK)
-        return GWC_USAGE;
-    if (help) {
-        print_help();
-        return GWC_DONE;
+enum { LINKS_CAP = 512 };
+
+static gw_status check_links(const char *links)
+{
+    char list[LINKS_CAP];
+    gwc_link link;
+
+    if (strlen(links) >= sizeof list || links[strspn(links, " ")] == '\0')
+        return gw_fail(GW_ERR_ARG,
+                       "--link: give a link, such as 1gbit,50us, or up to "
+                       "%d characters of them",
+                       LINKS_CAP - 1);
+    snprintf(list, sizeof list, "%s", links);
+    for (char *at = strtok(list, " "); at != NULL; at = strtok(NULL, " "))
+        GWT_TRY(gwc_plan_link(&link, at));
+    return GW_OK;
+}
+
+/* Plans for one link after another. */
+static gw_status plan_links(const settings *set, gwc_plan *plan, const char *links)
+{
+    char list[LINKS_CAP];
+    int first = 1;
+
+    snprintf(list, sizeof list, "%s", links);
+    for (char *at = strtok(list, " "); at != NULL; at = strtok(NULL, " ")) {
+        for (size_t i = 0; i < plan->rows; i++)
+            plan->row[i].best = 0;
+        GWT_TRY(gwc_plan_rates(plan, at));
+        GWT_TRY(gwc_plan_try_all(plan));
+        if (!first && !set->json)
+            putchar('\n');
+        GWT_TRY((set->json ? gwc_plan_print_json : gwc_plan_print)(plan, stdout));
+        first = 0;
     }
-    plan = gwt_calloc(1, sizeof *plan, "a plan");
-    gw_status st = plan == NULL ? GW_ERR_NOMEM : make_plan(&set, plan);
-    if (st == GW_OK && set.json)
-        gwc_plan_print_json(plan, stdout);
-    else if (st == GW_OK)
-        gwc_plan_print(plan, stdout);
+    return GW_OK;
+}
+
+/* A measured link as a user would write it. */
+static void link_text(const gwc_link *link, char text[LINKS_CAP])
+{
+    double mbit = 8e-6 * link->bytes_per_second;
+    int fast = mbit >= 999.5;
+
+    snprintf(text, LINKS_CAP, "%.3g%s,%.0fus", fast ? mbit / 1e3 : mbit,
+             fast ? "gbit" : "mbit", fmax(1.0, 1e6 * link->delay));
+}
+
+/* The link is measured last, so that whatever is wrong is said before. */
+static gw_status make_plan(const settings *set, gwc_plan *plan, const gwc_link *ranks)
+{
+    char measured[LINKS_CAP];
+    const char *links = set->link != NULL ? set->link : "1gbit,50us";
+    gwc_link link;
+
+    GWT_TRY(check_links(links));
+    GWT_TRY(read_plan(set, plan));
+    if (set->measure == NULL)
+        return plan_links(set, plan, links);
+    if (ranks != NULL)
+        link = *ranks;
+    else
+        GWT_TRY(gwc_probe_host(&link, set->measure));
+    link_text(&link, measured);
+    plan->measured_with = ranks != NULL ? "the other rank" : set->measure;
+    return plan_links(set, plan, measured);
+}
+
+static int plan_with(const settings *set, const gwc_link *ranks)
+{
+    gwc_plan *plan = gwt_calloc(1, sizeof *plan, "a plan");
+    gw_status st = plan == NULL ? GW_ERR_NOMEM : make_plan(set, plan, ranks);
+
     gwt_free(plan);
     return gwc_exit_code(st);
 }
 
+/* ---- under mpirun ------------------------------------------------------------------
+ */
+
+/* Both ranks measure, and rank 0 plans. The programs that measure the computation would
+ * take themselves for ranks. */
+static int run_as_rank(const settings *set, const gwc_launch *launch)
+{
+    gwc_link link;
+    int code;
+
+    if (set->measure == NULL || strcmp(set->measure, "mpi") != 0) {
+        if (launch->rank != 0)
+            return GWC_DONE;
+        (void)gw_fail(GW_ERR_ARG,
+                      "'gradwire plan' starts its own workers; run it without %s, or "
+                      "measure the link between two ranks with --measure mpi",
+                      launch->by);
+        return GWC_USAGE;
+    }
+    if (strtod(set->compute, NULL) == 0.0) {
+        if (launch->rank != 0)
+            return GWC_DONE;
+        (void)gw_fail(GW_ERR_ARG,
+                      "under %s the computation cannot be measured; give its time, as "
+                      "in --compute 0.2s",
+                      launch->by);
+        return GWC_USAGE;
+    }
+    if (gwc_probe_ranks(&link, launch, &code) != GW_OK || launch->rank != 0)
+        return code;
+    return plan_with(set, &link);
+}
+
+/* ---- the command -------------------------------------------------------------------
+ */
+
+enum { NOT_GIVEN = -1 };
+
+static gw_status check_settings(const settings *set, const gwc_launch *launch)
+{
+    if (set->measure != NULL && set->link != NULL)
+        return gw_fail(GW_ERR_ARG, "give --link or --measure, not both");
+    if (set->measure != NULL && set->listen != NOT_GIVEN)
+        return gw_fail(GW_ERR_ARG,
+                       "one host listens and the other measures: give --measure or "
+                       "--measure-listen, not both");
+    if (set->measure != NULL && strcmp(set->measure, "mpi") == 0 && launch->by == NULL)
+        return gw_fail(GW_ERR_ARG, "--measure mpi needs two ranks; start it with "
+                                   "mpirun -n 2 --host HOST,HOST");
+    return GW_OK;
+}
+
+static int run_plan(int argc, char **argv)
+{
+    gwc_launch launch = gwc_launch_look();
+    settings set = {.listen = NOT_GIVEN};
+    int help;
+    gw_status st = gwc_flags_read(flags, COUNT(flags), "plan", argc, argv, &set, &help);
+
+    if (st == GW_OK && help && launch.rank == 0)
+        print_help();
+    if (st == GW_OK && help)
+        return GWC_DONE;
+    if (st == GW_OK)
+        st = check_settings(&set, &launch);
+    if (st != GW_OK)
+        return launch.by == NULL || launch.rank == 0 ? GWC_USAGE : GWC_DONE;
+    if (launch.by != NULL)
+        return run_as_rank(&set, &launch);
+    if (set.listen != NOT_GIVEN)
+        return gwc_exit_code(gwc_probe_serve(set.listen));
+    return plan_with(&set, NULL);
+}
+
 const gwc_command gwc_command_plan = {
     .name = "plan",
-    .summary = "predict which method pays on which link, within seconds",
+    .summary = "advise which method to take on which link",
     .run = run_plan,
-    .not_by_ranks = 1,
+    .by_ranks = 1,
     .flags = flags,
     .flag_count = COUNT(flags),
 };

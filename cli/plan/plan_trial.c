@@ -20,7 +20,7 @@ enum { WARM_STEPS = 8, MEASURED_STEPS = 16 };
 
 /* All workers' vectors together have at most the first number of floats. A worker's
  * vector has at least the second, or fixed costs would be multiplied. */
-static const size_t floats_most = (size_t)32 << 20, floats_least = 100000;
+static const size_t floats_most = (size_t)16 << 20, floats_least = 100000;
 
 /* The distance between the gradients of two steps or workers in made_up. */
 enum { SHIFT = 4096 };

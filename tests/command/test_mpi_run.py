@@ -54,6 +54,16 @@ def summary_of(result, what):
         return {}
 
 
+def test_measured_link():
+    """Two ranks measure the link between them, and rank 0 plans; three are refused."""
+    job = ["plan", "--params", "1000", "--compute", "1", "--sync", "qsgd:4", "--measure", "mpi", "--json"]
+    plan = summary_of(run(ranks(2, *job)), "plan --measure mpi")
+    check(re.fullmatch(r"[\d.]+[mg]bit,\d+us", plan.get("link", "")), f"measured by MPI: {plan.get('link')}")
+    refused = run(ranks(3, *job))
+    check(refused.returncode != 0 and "two ranks" in refused.stderr and "started 3" in refused.stderr,
+          f"three ranks: {refused.stderr[-300:]}")
+
+
 def test_same_bits(tmp):
     cases = [(2, "dense"), (3, "gtopk:0.05+q:4"), (5, "local:4+topk:0.1"), (3, "none")]
     for n, sync in cases:
@@ -249,6 +259,7 @@ def main():
         print("skipped: this build has no MPI")
         return 77
     with tempfile.TemporaryDirectory() as tmp:
+        test_measured_link()
         test_same_bits(tmp)
         test_ways(tmp)
         test_slow_disk(tmp)

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plan_spec.c - what the optimizer makes of a spec, and how it runs once its first
+ * steps are over. */
+#include "common.h"
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Options that say for how many steps a spec begins densely. */
+static const char *const beginnings[] = {"warmup=", "ladder=", "start="};
+
+/* Replaces the number behind `key` by 0 wherever it is in spec, and returns the largest
+ * such number. */
+static uint64_t set_to_0(char *spec, const char *key)
+{
+    uint64_t most = 0;
+
+    for (char *at = spec; (at = strstr(at, key)) != NULL;) {
+        char *number = at + strlen(key), *end;
+        uint64_t x = strtoull(number, &end, 10);
+        at = number;
+        if (end == number)
+            continue;
+        most = x > most ? x : most;
+        *number = '0';
+        memmove(number + 1, end, strlen(end) + 1);
+    }
+    return most;
+}
+
+void gwc_plan_settled(const char *spec, char out[GWC_SPEC_CAP], uint64_t *first_steps)
+{
+    *first_steps = 0;
+    /* With all defaults written out, every such option is there to be found. */
+    if (gw_spec_check(spec, out, GWC_SPEC_CAP) == GW_OK)
+        for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++) {
+            uint64_t steps = set_to_0(out, beginnings[i]);
+            *first_steps = steps > *first_steps ? steps : *first_steps;
+        }
+    if (*first_steps == 0 || gw_spec_check(out, NULL, 0) != GW_OK) {
+        *first_steps = 0;
+        snprintf(out, GWC_SPEC_CAP, "%s", spec);
+    }
+}
+
+/* Changes of models that are exchanged in every step leave models equal. */
+static gw_status describe(gwc_plan_row *row)
+{
+    gw_spec_info info = {.struct_size = sizeof info};
+
+    GWT_TRY(gw_spec_describe(row->sync, &info));
+    row->drifts = !(info.traits & GW_TRAIT_KEEPS_EQUAL) &&
+                  !(info.traits & GW_TRAIT_SENDS_CHANGES && info.period == 1);
+    row->trust = info.traits & GW_TRAIT_DRIFTS ? GWC_TRUST_NEVER : GWC_TRUST_UNKNOWN;
+    return GW_OK;
+}
+
+static gw_status advise(const gwc_plan *plan, gwc_plan_row *row)
+{
+    gw_optimizer_info optimizer = {.struct_size = sizeof optimizer,
+                                   .adaptive = plan->adaptive,
+                                   .momentum = plan->momentum,
+                                   .workers = plan->job.workers};
+    gw_advice advice = {.struct_size = sizeof advice};
+    char settled[GWC_SPEC_CAP];
+
+    GWT_TRY(gw_spec_advise(row->sync, &optimizer, &advice));
+    snprintf(row->runs_as, sizeof row->runs_as, "%s", advice.spec);
+    snprintf(row->warning, sizeof row->warning, "%s", advice.warning);
+    gwc_plan_settled(row->runs_as, settled, &row->first_steps);
+    return GW_OK;
+}
+
+/* Whether more than so many points were lost in any of the runs. */
+static int lost(const gwc_plan_row *row, double points)
+{
+    return row->measured.worst < -points;
+}
+
+static gwc_trust trust_of(const gwc_plan_row *row)
+{
+    const double little = 0.5, much = 1.0; /* points of accuracy */
+    int warned = row->warning[0] != '\0';
+
+    if (row->trust == GWC_TRUST_NEVER)
+        return GWC_TRUST_NEVER;
+    if (!row->measured.found)
+        return warned ? GWC_TRUST_LOSSY : GWC_TRUST_UNKNOWN;
+    if (lost(row, much))
+        return GWC_TRUST_LOSSY;
+    if (row->drifts)
+        return GWC_TRUST_DRIFTING;
+    return warned || lost(row, little) ? GWC_TRUST_COSTLY : GWC_TRUST_SAFE;
+}
+
+gw_status gwc_plan_add(gwc_plan *plan, const char *sync)
+{
+    gwc_family family = plan->adaptive         ? GWC_ADAPTIVE
+                        : plan->momentum > 0.0 ? GWC_MOMENTUM_SGD
+                                               : GWC_PLAIN_SGD;
+    gwc_plan_row *row = &plan->row[plan->rows];
+
+    for (size_t i = 0; i < plan->rows; i++)
+        if (strcmp(plan->row[i].sync, sync) == 0)
+            return GW_OK;
+    if (plan->rows == GWC_PLAN_ROWS_MAX)
+        return gw_fail(GW_ERR_ARG, "--sync: the list has more than %d methods",
+                       GWC_PLAN_ROWS_MAX);
+    GWT_TRY(gw_spec_check(sync, NULL, 0));
+    *row = (gwc_plan_row){.sync = sync};
+    GWT_TRY(describe(row));
+    GWT_TRY(advise(plan, row));
+    row->measured = gwc_results_find(family, plan->job.workers, sync);
+    row->trust = trust_of(row);
+    plan->rows++;
+    return GW_OK;
+}
