@@ -141,7 +141,7 @@ static double times_as_fast(const gwc_plan_row *row, const gwc_plan_row *other)
  * is better: three seeds tell such a difference from chance. */
 static const gwc_plan_row *fastest(const gwc_plan *plan, gwc_trust trust)
 {
-    const double almost = 0.8, less = 0.3; /* points */
+    const double almost = 0.75, less = 0.3; /* points */
     const gwc_plan_row *best = NULL, *fast;
 
     for (size_t i = 1; i < plan->rows; i++)
