@@ -3,7 +3,7 @@
  * flag_values.c - what may follow a flag: its own words, the names in a table of the
  * trainer or of the library, or a file. */
 #include "help/help_pages.h"
-#include "simulate/simulate.h"
+#include "model_shapes.h"
 
 #include "data/data.h"
 #include "models/model.h"
@@ -66,9 +66,21 @@ static int sync_name(size_t i, char *text)
     return copy(gw_recipe_example(i), "", text);
 }
 
-static int simulated_model_name(size_t i, char *text)
+static int known_shape_name(size_t i, char *text)
 {
-    return copy(gwc_simulate_model(i), "", text);
+    const gwc_shape *shape = gwc_shape_at(i);
+
+    return copy(shape != NULL ? shape->name : NULL, "", text);
+}
+
+/* Models that the trainer has, then those of which only the size is known. */
+static int planned_model_name(size_t i, char *text)
+{
+    size_t own = 0;
+
+    while (gwt_model_at(own) != NULL)
+        own++;
+    return i < own ? model_name(i, text) : known_shape_name(i - own, text);
 }
 
 /* The first row that fits counts; a row without a command is for all. */
@@ -76,7 +88,8 @@ static const struct source {
     const char *flag, *command;
     name_of *name;
 } sources[] = {
-    {"model", "simulate", simulated_model_name},
+    {"model", "simulate", known_shape_name},
+    {"model", "plan", planned_model_name},
     {"model", NULL, model_name},
     {"data", NULL, data_name},
     {"optimizer", NULL, optimizer_name},

@@ -41,9 +41,6 @@ typedef struct gwc_point {
  * package that has it. */
 gw_status gwc_simulate_possible(void);
 
-/* The i-th model that simulations know by its name, NULL past the end. */
-const char *gwc_simulate_model(size_t i);
-
 /* Simulates one point. GW_ERR_SYSTEM: SimGrid failed (the message quotes its error), or
  * was stopped.
  */

@@ -4,9 +4,9 @@
  *
  * By word: words are separated by white space, and every line ends with the word <eos>.
  * The vocabulary is that of the training text. Other words in the test texts become
- * <unk> if the training text has it, and are an error if not. With vocab=N the vocabulary
- * is the N - 1 most frequent words and <unk>. By byte: the tokens are the 256 bytes,
- * including line ends.
+ * <unk> if the training text has it, and are an error if not. With vocab=N the
+ * vocabulary is the N - 1 most frequent words and <unk>. By byte: the tokens are the
+ * 256 bytes, including line ends.
  *
  * PATH is a directory that holds train.txt, test.txt and valid.txt, or NAME.train.txt
  * and so on, each possibly with .gz. One of the latter two may be missing; then the
