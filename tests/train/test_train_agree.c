@@ -67,14 +67,14 @@ static gw_status stops(gw_comm *c, void *arg)
 {
     uint64_t *ends = arg;
     gwt_stop stop = {0};
-    gwt_pact pact = {0};
+    gwt_stop_together pact = {0};
     int go = 1;
     uint64_t t;
 
     for (t = 1; t < 100000000; t++) {
         if (gw_comm_rank(c) == 2 && t == 40)
             gwt_stop_request(&stop);
-        PASS_ON(gwt_pact_enter(&pact, c, &stop, t, &go));
+        PASS_ON(gwt_stop_together_enter(&pact, c, &stop, t, &go));
         if (!go)
             break;
     }

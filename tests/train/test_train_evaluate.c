@@ -22,7 +22,7 @@ typedef struct scene {
     const gwt_data *data;
     int equal; /* whether all workers have the same parameters */
     float *params[WORKERS], *stats[WORKERS];
-    gwt_verdict verdict[WORKERS];
+    gwt_evaluation verdict[WORKERS];
     int kept[WORKERS]; /* whether the evaluation left model and statistics alone */
 } scene;
 

@@ -19,7 +19,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 /* ---- one worker's numbers ------------------------------------------------------- */
 
 /* Fields of 8 bytes, counts or doubles, in the order in which they are written. */
-#define FIELD(name) offsetof(gwt_life, name)
+#define FIELD(name) offsetof(gwt_worker, name)
 static const size_t fields[GWT_WORKER_WORDS] = {
     FIELD(applied),
     FIELD(evaluated_at),
@@ -29,11 +29,11 @@ static const size_t fields[GWT_WORKER_WORDS] = {
     FIELD(logged.count),
     FIELD(epoch.sum),
     FIELD(epoch.count),
-    FIELD(verdict.loss),
-    FIELD(verdict.accuracy),
-    FIELD(verdict.workers_accuracy),
-    FIELD(verdict.drift),
-    FIELD(verdict.perplexity),
+    FIELD(evaluation.loss),
+    FIELD(evaluation.accuracy),
+    FIELD(evaluation.workers_accuracy),
+    FIELD(evaluation.drift),
+    FIELD(evaluation.perplexity),
     FIELD(elapsed),
     FIELD(so_far.compute_s),
     FIELD(so_far.sync_s),
@@ -41,25 +41,25 @@ static const size_t fields[GWT_WORKER_WORDS] = {
     FIELD(before.encode_seconds),
     FIELD(before.wait_seconds),
     FIELD(before.decode_seconds),
-    FIELD(verdict.workers_loss),
+    FIELD(evaluation.workers_loss),
 };
 
-void gwt_worker_to_words(const gwt_life *w, uint64_t word[GWT_WORKER_WORDS])
+void gwt_worker_to_words(const gwt_worker *w, uint64_t word[GWT_WORKER_WORDS])
 {
     for (size_t i = 0; i < GWT_WORKER_WORDS; i++)
         memcpy(&word[i], (const char *)w + fields[i], 8);
 }
 
-void gwt_worker_from_words(gwt_life *w, const uint64_t word[GWT_WORKER_WORDS])
+void gwt_worker_from_words(gwt_worker *w, const uint64_t word[GWT_WORKER_WORDS])
 {
     for (size_t i = 0; i < GWT_WORKER_WORDS; i++)
         memcpy((char *)w + fields[i], &word[i], 8);
 }
 
 /* The words of w with the current time. */
-static void words_now(const gwt_life *w, uint64_t word[GWT_WORKER_WORDS])
+static void words_now(const gwt_worker *w, uint64_t word[GWT_WORKER_WORDS])
 {
-    gwt_life now = *w;
+    gwt_worker now = *w;
     gw_stats stats = gw_sync_stats(w->sync);
 
     now.elapsed = gwt_now() - w->began;
@@ -76,7 +76,7 @@ static void words_now(const gwt_life *w, uint64_t word[GWT_WORKER_WORDS])
 enum { HELD_CAP = GWT_PIECE + (64 << 10), SECTION_EXTRA = 64 };
 
 typedef struct saver {
-    const gwt_life *w;
+    const gwt_worker *w;
     gwt_checkpoint_job job;
     size_t held;          /* bytes that wait for the disk, or a little more */
     gwt_sections_out out; /* rank 0 only, like the rest */
@@ -147,7 +147,7 @@ static gw_status put_words(saver *s)
  * same. */
 static gw_status put_models(saver *s)
 {
-    const gwt_life *w = s->w;
+    const gwt_worker *w = s->w;
     const gwt_checkpoint_job *job = &s->job;
     size_t len = (size_t)job->floats * sizeof(float);
 
@@ -182,7 +182,7 @@ static gw_status put_sync(saver *s)
 
 /* Writes the log to the disk first, so that an existing checkpoint always has its
  * lines. */
-static gw_status log_len(const gwt_life *w, uint64_t *len)
+static gw_status log_len(const gwt_worker *w, uint64_t *len)
 {
     long at;
 
@@ -197,7 +197,7 @@ static gw_status log_len(const gwt_life *w, uint64_t *len)
     return GW_OK;
 }
 
-static gwt_checkpoint_job job_of(const gwt_life *w)
+static gwt_checkpoint_job job_of(const gwt_worker *w)
 {
     gwt_checkpoint_job job = {.steps = w->so_far.steps,
                               .epoch_steps = w->job->epoch_steps,
@@ -320,7 +320,7 @@ static gw_status save_all(saver *s)
     return slow_work(s, put_end);
 }
 
-gw_status gwt_checkpoint_save(const gwt_life *w)
+gw_status gwt_checkpoint_save(const gwt_worker *w)
 {
     saver s = {.w = w, .out.file.fd = -1};
     gw_status st = save_all(&s);

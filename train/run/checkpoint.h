@@ -51,18 +51,18 @@ enum { GWT_PIECE = 4 << 20 };
 /* ---- saving and loading, by all workers together ------------------------------- */
 
 /* Writes the next checkpoint of the job and removes those that are too old. */
-gw_status gwt_checkpoint_save(const gwt_life *w);
+gw_status gwt_checkpoint_save(const gwt_worker *w);
 
 /* Restores w, which is set up but has not begun, from the file that
  * gwt_checkpoints_find() found on rank 0. *metrics_len is how much of metrics.jsonl
  * belongs to it. */
-gw_status gwt_checkpoint_load(gwt_life *w, uint64_t *metrics_len);
+gw_status gwt_checkpoint_load(gwt_worker *w, uint64_t *metrics_len);
 
 /* Copies every counter and mean of w to the words of a WORK section, or back. Older
  * files lack the last words and leave these fields unchanged. */
 enum { GWT_WORKER_WORDS = 21, GWT_WORKER_WORDS_ONCE = 20 };
-void gwt_worker_to_words(const gwt_life *w, uint64_t word[GWT_WORKER_WORDS]);
-void gwt_worker_from_words(gwt_life *w, const uint64_t word[GWT_WORKER_WORDS]);
+void gwt_worker_to_words(const gwt_worker *w, uint64_t word[GWT_WORKER_WORDS]);
+void gwt_worker_from_words(gwt_worker *w, const uint64_t word[GWT_WORKER_WORDS]);
 
 /* Reads the counters of the job, and checks that all sections exist and have the
  * lengths that follow from them. GW_ERR_DATA. */

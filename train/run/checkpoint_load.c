@@ -114,7 +114,7 @@ uint64_t gwt_checkpoint_steps(const gwt_checkpoint_job *saved, const gwt_job *jo
 }
 
 /* The tensors of the file must be those of the model, one by one. */
-static gw_status check_tensors(const gwt_sections *in, const gwt_life *w)
+static gw_status check_tensors(const gwt_sections *in, const gwt_worker *w)
 {
     const gwt_section *section = gwt_sections_find(in, GWT_KIND_TENSORS, 0);
     size_t count, len;
@@ -140,7 +140,7 @@ static gw_status check_tensors(const gwt_sections *in, const gwt_life *w)
 }
 
 static gw_status check_fits(const gwt_sections *in, const gwt_checkpoint_job *job,
-                            const gwt_life *w)
+                            const gwt_worker *w)
 {
     size_t stats, carry;
 
@@ -159,7 +159,7 @@ static gw_status check_fits(const gwt_sections *in, const gwt_checkpoint_job *jo
 /* ---- handing out ----------------------------------------------------------------- */
 
 typedef struct loader {
-    gwt_life *w;
+    gwt_worker *w;
     gwt_sections in; /* rank 0 only */
     gwt_checkpoint_job job;
     uint8_t *piece, *other; /* GWT_PIECE bytes each */
@@ -280,7 +280,7 @@ static void add_mean(gwt_mean *to, const gwt_mean *add)
 }
 
 /* Sends the words of an old worker to all. Words that the file lacks come from w. */
-static gw_status words_to_all(loader *l, uint64_t worker, const gwt_life *w,
+static gw_status words_to_all(loader *l, uint64_t worker, const gwt_worker *w,
                               uint64_t word[GWT_WORKER_WORDS])
 {
     uint8_t bytes[8 * GWT_WORKER_WORDS];
@@ -305,8 +305,8 @@ static gw_status load_words(loader *l)
 {
     uint64_t word[GWT_WORKER_WORDS];
     gwt_mean logged = {0}, epoch = {0};
-    const gwt_life fresh = *l->w;
-    gwt_life old = fresh;
+    const gwt_worker fresh = *l->w;
+    gwt_worker old = fresh;
 
     for (uint64_t r = 0; r < l->job.workers; r++) {
         GWT_TRY(words_to_all(l, r, &fresh, word));
@@ -326,7 +326,7 @@ static gw_status load_words(loader *l)
 /* Steps in the units of this job. */
 static void set_steps(loader *l)
 {
-    gwt_life *w = l->w;
+    gwt_worker *w = l->w;
     int evaluated = w->evaluated_at == l->job.steps;
 
     w->so_far.steps = gwt_checkpoint_steps(&l->job, w->job);
@@ -360,7 +360,7 @@ static gw_status load_job(loader *l)
 
 static gw_status load_all(loader *l)
 {
-    gwt_life *w = l->w;
+    gwt_worker *w = l->w;
     size_t n = gwt_model_floats(w->model), slots = w->job->optimizer->slots;
 
     l->piece = gwt_calloc(2, GWT_PIECE, "pieces of a checkpoint");
@@ -378,7 +378,7 @@ static gw_status load_all(loader *l)
     return GW_OK;
 }
 
-gw_status gwt_checkpoint_load(gwt_life *w, uint64_t *metrics_len)
+gw_status gwt_checkpoint_load(gwt_worker *w, uint64_t *metrics_len)
 {
     loader l = {.w = w,
                 .in.from.fd = -1,

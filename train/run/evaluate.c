@@ -13,14 +13,14 @@
 
 enum { LABELS_CAP = 4096 };
 
-const gwt_verdict gwt_verdict_none = {.loss = (double)NAN,
-                                      .accuracy = (double)NAN,
-                                      .workers_accuracy = (double)NAN,
-                                      .workers_loss = (double)NAN,
-                                      .drift = (double)NAN,
-                                      .perplexity = (double)NAN};
+const gwt_evaluation gwt_evaluation_none = {.loss = (double)NAN,
+                                            .accuracy = (double)NAN,
+                                            .workers_accuracy = (double)NAN,
+                                            .workers_loss = (double)NAN,
+                                            .drift = (double)NAN,
+                                            .perplexity = (double)NAN};
 
-double gwt_workers_perplexity(const gwt_verdict *v)
+double gwt_workers_perplexity(const gwt_evaluation *v)
 {
     return isnan(v->perplexity) ? v->perplexity : exp(v->workers_loss);
 }
@@ -62,7 +62,7 @@ static gw_status score_part(gwt_score *sum, const gwt_data *data,
 
 /* The same model everywhere: each worker takes its part. Counts below 2^24 are
  * exact in floats, and a part per worker stays far below. */
-static gw_status score_shared(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
+static gw_status score_shared(gwt_evaluation *out, gw_comm *comm, const gwt_data *data,
                               const gwt_split *split, gwt_model *model)
 {
     double count = (double)(split->count * gwt_model_outputs(model));
@@ -79,7 +79,7 @@ static gw_status score_shared(gwt_verdict *out, gw_comm *comm, const gwt_data *d
     return GW_OK;
 }
 
-static gw_status score_own(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
+static gw_status score_own(gwt_evaluation *out, gw_comm *comm, const gwt_data *data,
                            const gwt_split *split, gwt_model *model)
 {
     gwt_score score;
@@ -141,8 +141,9 @@ gw_status gwt_average_stats(gw_comm *comm, gwt_model *model, float *average)
 }
 
 /* During the evaluation, the average of the statistics replaces this worker's own. */
-static gw_status score_together(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
-                                const gwt_split *split, gwt_model *model)
+static gw_status score_together(gwt_evaluation *out, gw_comm *comm,
+                                const gwt_data *data, const gwt_split *split,
+                                gwt_model *model)
 {
     size_t n;
     float *stats = gwt_model_stats(model, &n), *average;
@@ -161,7 +162,7 @@ static gw_status score_together(gwt_verdict *out, gw_comm *comm, const gwt_data 
     return st;
 }
 
-gw_status gwt_evaluate(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
+gw_status gwt_evaluate(gwt_evaluation *out, gw_comm *comm, const gwt_data *data,
                        const gwt_split *split, gwt_model *model, int equal,
                        float *average)
 {
@@ -169,7 +170,7 @@ gw_status gwt_evaluate(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
     size_t n = gwt_model_floats(model);
     gw_status st;
 
-    *out = gwt_verdict_none;
+    *out = gwt_evaluation_none;
     out->valid = split == &data->valid;
     if (equal)
         return score_together(out, comm, data, split, model);

@@ -223,7 +223,7 @@ static gw_status run_over(gwt_job *job, gw_comm *comm)
     if (job->config.link != NULL)
         st = gw_comm_link(comm, job->config.link);
     if (st == GW_OK)
-        st = gwt_worker(comm, job);
+        st = gwt_worker_run(comm, job);
     return st == GW_OK ? GW_OK : gw_comm_fail(comm, st);
 }
 
@@ -240,7 +240,7 @@ gw_status gwt_job_run(gwt_job *job, const gwt_observer *observer)
     job->observer = observer;
     if (job->config.comm != NULL)
         return run_over(job, job->config.comm);
-    return gw_local_run(&opt, gwt_worker, job);
+    return gw_local_run(&opt, gwt_worker_run, job);
 }
 
 void gwt_job_stop(gwt_job *job)

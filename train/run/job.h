@@ -47,7 +47,7 @@ struct gwt_job {
 };
 
 /* Runs one worker from start to end; a gw_body whose arg is the job. */
-gw_status gwt_worker(gw_comm *comm, void *job);
+gw_status gwt_worker_run(gw_comm *comm, void *job);
 
 /* ---- the run directory (rundir.c) ------------------------------------------ */
 
@@ -67,7 +67,7 @@ gw_status gwt_rundir_summary(const gwt_job *job);
 /* ---- evaluation (evaluate.c) ------------------------------------------------- */
 
 /* The result of an evaluation. */
-typedef struct gwt_verdict {
+typedef struct gwt_evaluation {
     double loss, accuracy;   /* of the model, or of the workers' average; there is no
                                 accuracy (NaN) where numbers are predicted */
     double workers_accuracy; /* mean of the workers' own; NaN if models are the same */
@@ -75,18 +75,18 @@ typedef struct gwt_verdict {
     double drift;            /* how far apart they are; NaN likewise */
     double perplexity;       /* exp(loss) of language models; NaN of others */
     int valid;               /* whether that is on the validation set */
-} gwt_verdict;
+} gwt_evaluation;
 
 /* The result before the first evaluation: NaN everywhere. */
-extern const gwt_verdict gwt_verdict_none;
+extern const gwt_evaluation gwt_evaluation_none;
 
 /* exp() of the mean of the workers' own losses, where perplexity is a number. */
-double gwt_workers_perplexity(const gwt_verdict *verdict);
+double gwt_workers_perplexity(const gwt_evaluation *evaluation);
 
 /* Evaluates a split of the data on all workers together. equal says whether the
  * models are the same; if not, average receives the mean of the parameters (as many
  * as the model has). Collective. */
-gw_status gwt_evaluate(gwt_verdict *out, gw_comm *comm, const gwt_data *data,
+gw_status gwt_evaluate(gwt_evaluation *out, gw_comm *comm, const gwt_data *data,
                        const gwt_split *split, gwt_model *model, int equal,
                        float *average);
 

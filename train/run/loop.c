@@ -26,7 +26,7 @@
  * otherwise. */
 enum { EVAL_BATCH = 128 };
 
-typedef gwt_life worker;
+typedef gwt_worker worker;
 typedef gwt_mean mean;
 
 /* ---- setting up ------------------------------------------------------------ */
@@ -123,7 +123,7 @@ static gw_status begin(worker *w)
     uint64_t metrics_len = 0;
 
     w->saved_at = UINT64_MAX;
-    gwt_life_watch_begin(w);
+    gwt_worker_watch_begin(w);
     if (w->job->config.resume) {
         GWT_TRY(gwt_checkpoint_load(w, &metrics_len));
     } else {
@@ -326,7 +326,7 @@ static gw_status step(worker *w, uint64_t t, double *loss)
     gwt_trace_compute(w->trace, t2, t3);
     *loss = score.loss / (double)score.count;
     if (st == GW_OK)
-        gwt_life_watch(w, *loss);
+        gwt_worker_watch(w, *loss);
     return GW_OK;
 }
 
@@ -343,7 +343,7 @@ static gw_status may_enter(worker *w, uint64_t t, int *go)
     gwt_stop *stop = &w->job->shared->stop;
 
     if (w->job->config.comm != NULL)
-        return gwt_pact_enter(&w->pact, w->comm, stop, t, go);
+        return gwt_stop_together_enter(&w->together, w->comm, stop, t, go);
     *go = gwt_stop_enter(stop, t);
     return GW_OK;
 }
@@ -362,7 +362,7 @@ static gw_status train(worker *w)
     /* A checkpoint has the results of the average of the models, but not the average
      * itself. */
     if (w->average != NULL && w->so_far.steps > 0 && w->evaluated_at == w->so_far.steps)
-        GWT_TRY(gwt_life_evaluate(w));
+        GWT_TRY(gwt_worker_evaluate(w));
     for (uint64_t t = w->so_far.steps; t < job->total_steps; t++) {
         double loss;
         int go;
@@ -373,10 +373,10 @@ static gw_status train(worker *w)
         }
         GWT_TRY(step(w, t, &loss));
         GWT_TRY(gwt_trace_step(w->trace, w->comm));
-        gwt_life_tell(w, GWT_EVENT_STEP, loss);
+        gwt_worker_tell(w, GWT_EVENT_STEP, loss);
         int evaluation = evaluation_due(job, t + 1);
         if (evaluation || (t + 1) % job->log_every == 0)
-            GWT_TRY(gwt_life_record(w, evaluation));
+            GWT_TRY(gwt_worker_record(w, evaluation));
         if (job->checkpoint_every != 0 && (t + 1) % job->checkpoint_every == 0)
             GWT_TRY(save(w));
     }
@@ -384,14 +384,14 @@ static gw_status train(worker *w)
     /* The launcher may not wait for the evaluation: mpirun kills the ranks one second
      * after its request to stop. */
     if (w->so_far.stopped && job->config.comm != NULL && w->average == NULL)
-        GWT_TRY(gwt_life_sum_up(w));
+        GWT_TRY(gwt_worker_sum_up(w));
     /* Save before the last record, since a run that resumes from here has not written
      * it. */
     if (job->checkpoint_every != 0 && w->saved_at != w->so_far.steps)
         GWT_TRY(save(w));
     /* Write the last record, unless it has been written. */
     if (w->evaluated_at != w->so_far.steps || w->so_far.steps == 0)
-        return gwt_life_record(w, 1);
+        return gwt_worker_record(w, 1);
     return GW_OK;
 }
 
@@ -400,17 +400,17 @@ static gw_status train(worker *w)
  * before. */
 static gw_status finish(worker *w)
 {
-    gwt_verdict before = w->verdict;
+    gwt_evaluation before = w->evaluation;
     double start = gwt_now();
 
     GWT_TRY(gw_sync_finish(w->sync, gwt_model_params(w->model)));
     w->so_far.sync_s += gwt_now() - start;
     if (w->average == NULL)
         return GW_OK;
-    GWT_TRY(gwt_life_evaluate(w));
-    w->verdict.workers_accuracy = before.workers_accuracy;
-    w->verdict.workers_loss = before.workers_loss;
-    w->verdict.drift = before.drift;
+    GWT_TRY(gwt_worker_evaluate(w));
+    w->evaluation.workers_accuracy = before.workers_accuracy;
+    w->evaluation.workers_loss = before.workers_loss;
+    w->evaluation.drift = before.drift;
     return GW_OK;
 }
 
@@ -428,7 +428,7 @@ static gw_status write_weights(void *arg)
 
     return gwt_weights_write(e->w->job->config.export_to, tensors,
                              gwt_model_windows(e->w->model), count,
-                             gwt_life_result(e->w), e->stats, e->n);
+                             gwt_worker_result(e->w), e->stats, e->n);
 }
 
 /* Writes the weights for --export, with the average of the workers' statistics. */
@@ -450,12 +450,12 @@ static gw_status export_weights(worker *w)
     return st;
 }
 
-gw_status gwt_worker(gw_comm *comm, void *job)
+gw_status gwt_worker_run(gw_comm *comm, void *job)
 {
     worker w = {.job = job, .comm = comm};
     gw_status st;
 
-    w.verdict = gwt_verdict_none;
+    w.evaluation = gwt_evaluation_none;
     st = set_up(&w);
     w.mark = gwt_now();
     w.began = w.mark - w.elapsed;
@@ -464,7 +464,7 @@ gw_status gwt_worker(gw_comm *comm, void *job)
     if (st == GW_OK && !w.so_far.stopped)
         st = finish(&w);
     if (st == GW_OK)
-        st = gwt_life_sum_up(&w);
+        st = gwt_worker_sum_up(&w);
     if (st == GW_OK)
         st = export_weights(&w);
     tear_down(&w);

@@ -12,7 +12,7 @@
 #define MOST_STEPS 65536.0
 #define GROWTH     4.0
 
-static double choose_steps(const gwt_pact *p, uint64_t t)
+static double choose_steps(const gwt_stop_together *p, uint64_t t)
 {
     double steps = (double)(t - p->last), seconds = gwt_now() - p->last_at, next;
 
@@ -24,8 +24,8 @@ static double choose_steps(const gwt_pact *p, uint64_t t)
     return next < 1.0 ? 1.0 : (double)(uint64_t)next;
 }
 
-gw_status gwt_pact_enter(gwt_pact *p, gw_comm *comm, const gwt_stop *stop, uint64_t t,
-                         int *go)
+gw_status gwt_stop_together_enter(gwt_stop_together *p, gw_comm *comm,
+                                  const gwt_stop *stop, uint64_t t, int *go)
 {
     float words[2] = {0.0f, 0.0f}; /* how many ask for the stop; steps to the next */
 
@@ -37,6 +37,7 @@ gw_status gwt_pact_enter(gwt_pact *p, gw_comm *comm, const gwt_stop *stop, uint6
         words[1] = (float)choose_steps(p, t);
     GWT_TRY(gw_allreduce(comm, words, 2));
     *go = words[0] == 0.0f;
-    *p = (gwt_pact){.last = t, .next = t + (uint64_t)words[1], .last_at = gwt_now()};
+    *p = (gwt_stop_together){
+        .last = t, .next = t + (uint64_t)words[1], .last_at = gwt_now()};
     return GW_OK;
 }

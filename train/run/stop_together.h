@@ -10,14 +10,14 @@
 #include "gradwire.h"
 #include "run/stop.h"
 
-typedef struct gwt_pact {
+typedef struct gwt_stop_together {
     uint64_t last, next; /* steps before the last and the next exchange */
     double last_at;      /* when that was */
-} gwt_pact;
+} gwt_stop_together;
 
 /* Sets *go to 1 if all may enter step t = 1, 2, ..., or to 0 if all have to end. The
- * pact must be zeroed at first. Collective. */
-gw_status gwt_pact_enter(gwt_pact *pact, gw_comm *comm, const gwt_stop *stop,
-                         uint64_t t, int *go);
+ * together must be zeroed at first. Collective. */
+gw_status gwt_stop_together_enter(gwt_stop_together *together, gw_comm *comm,
+                                  const gwt_stop *stop, uint64_t t, int *go);
 
 #endif

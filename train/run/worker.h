@@ -15,7 +15,7 @@ typedef struct gwt_mean {
     double sum, count;
 } gwt_mean;
 
-typedef struct gwt_life {
+typedef struct gwt_worker {
     const gwt_job *job;
     gw_comm *comm;
     gwt_model *model;
@@ -31,43 +31,43 @@ typedef struct gwt_life {
     FILE *metrics;              /* rank 0 only */
 
     gwt_summary so_far;
-    gwt_verdict verdict;
-    uint64_t applied;       /* steps that were not skipped */
-    uint64_t evaluated_at;  /* step of the last evaluation, 0: none */
-    double lr;              /* of the last step */
-    gwt_mean logged, epoch; /* losses since the last record, in this epoch */
-    gwt_alarm alarm;        /* of rank 0's loss */
-    int logged_warning;     /* it is in the log */
-    gwt_trace *trace;       /* NULL: no timeline, or not any more */
-    gwt_pact pact;          /* if workers have no shared memory */
-    double began, mark;     /* when the run and the current interval began */
+    gwt_evaluation evaluation;
+    uint64_t applied;           /* steps that were not skipped */
+    uint64_t evaluated_at;      /* step of the last evaluation, 0: none */
+    double lr;                  /* of the last step */
+    gwt_mean logged, epoch;     /* losses since the last record, in this epoch */
+    gwt_alarm alarm;            /* of rank 0's loss */
+    int logged_warning;         /* it is in the log */
+    gwt_trace *trace;           /* NULL: no timeline, or not any more */
+    gwt_stop_together together; /* if workers have no shared memory */
+    double began, mark;         /* when the run and the current interval began */
     uint64_t mark_step;
     uint64_t saved_at; /* step of the last checkpoint, UINT64_MAX: none */
     double elapsed;    /* of the run, before it was resumed */
     gw_stats before;   /* its seconds, likewise; no counts */
-} gwt_life;
+} gwt_worker;
 
 /* ---- what it says of its training (worker_report.c) --------------------------- */
 
 /* Looks at the loss of a step and at the sync on rank 0, and warns once if one of them
  * runs away. begin() is for the first step, or the first after a resume. */
-void gwt_life_watch_begin(gwt_life *w);
-void gwt_life_watch(gwt_life *w, double loss);
+void gwt_worker_watch_begin(gwt_worker *w);
+void gwt_worker_watch(gwt_worker *w, double loss);
 
 /* Tells the observer, on rank 0. */
-void gwt_life_tell(gwt_life *w, gwt_event event, double loss);
+void gwt_worker_tell(gwt_worker *w, gwt_event event, double loss);
 
 /* The test set at the end; before, the validation set where there is one.
  * Collective. */
-gw_status gwt_life_evaluate(gwt_life *w);
+gw_status gwt_worker_evaluate(gwt_worker *w);
 
 /* One line of metrics.jsonl, after an evaluation if one is due. Collective. */
-gw_status gwt_life_record(gwt_life *w, int evaluation);
+gw_status gwt_worker_record(gwt_worker *w, int evaluation);
 
 /* Writes the summary. Collective. */
-gw_status gwt_life_sum_up(gwt_life *w);
+gw_status gwt_worker_sum_up(gwt_worker *w);
 
 /* The parameters that the run has produced. */
-const float *gwt_life_result(const gwt_life *w);
+const float *gwt_worker_result(const gwt_worker *w);
 
 #endif

@@ -12,12 +12,12 @@
 #include <math.h>
 #include <string.h>
 
-typedef gwt_life worker;
+typedef gwt_worker worker;
 typedef gwt_mean mean;
 
 /* ---- telling ------------------------------------------------------------------ */
 
-void gwt_life_tell(gwt_life *w, gwt_event event, double loss)
+void gwt_worker_tell(gwt_worker *w, gwt_event event, double loss)
 {
     const gwt_observer *observer = w->job->observer;
     const gwt_config *config = &w->job->config;
@@ -34,10 +34,10 @@ void gwt_life_tell(gwt_life *w, gwt_event event, double loss)
         .lr = w->lr,
         .seconds = now - w->began,
         .samples = done * (double)config->batch * config->workers / (now - w->mark),
-        .test_loss = w->verdict.loss,
-        .test_accuracy = w->verdict.accuracy,
-        .perplexity = w->verdict.perplexity,
-        .valid = w->verdict.valid,
+        .test_loss = w->evaluation.loss,
+        .test_accuracy = w->evaluation.accuracy,
+        .perplexity = w->evaluation.perplexity,
+        .valid = w->evaluation.valid,
         .bytes_sent = gw_sync_stats(w->sync).bytes_sent,
         .warning = w->so_far.warning,
     };
@@ -49,7 +49,7 @@ void gwt_life_tell(gwt_life *w, gwt_event event, double loss)
 /* A model that knows nothing has the logarithm of the number of classes. A run that
  * begins with weights, or goes on, begins with a loss that says little; where numbers
  * are predicted, there is nothing else to go by. */
-void gwt_life_watch_begin(gwt_life *w)
+void gwt_worker_watch_begin(gwt_worker *w)
 {
     const gwt_config *config = &w->job->config;
     size_t classes = w->job->data.classes;
@@ -74,7 +74,7 @@ static void warn_of_loss(worker *w)
              sparse ? ", or a longer warmup= or a higher density in --sync" : "");
 }
 
-void gwt_life_watch(gwt_life *w, double loss)
+void gwt_worker_watch(gwt_worker *w, double loss)
 {
     gw_health health = {.struct_size = sizeof health};
 
@@ -85,7 +85,7 @@ void gwt_life_watch(gwt_life *w, double loss)
     else if (gw_sync_health(w->sync, &health) == GW_OK && health.runs_away)
         snprintf(w->so_far.warning, sizeof w->so_far.warning, "%s", health.warning);
     if (w->so_far.warning[0] != '\0')
-        gwt_life_tell(w, GWT_EVENT_WARNING, loss);
+        gwt_worker_tell(w, GWT_EVENT_WARNING, loss);
 }
 
 /* ---- gathering ---------------------------------------------------------------- */
@@ -113,15 +113,16 @@ static gw_status gather_lost(worker *w, double *out)
 }
 
 /* The test set at the end; before, the validation set where there is one. */
-gw_status gwt_life_evaluate(gwt_life *w)
+gw_status gwt_worker_evaluate(gwt_worker *w)
 {
     const gwt_data *data = &w->job->data;
     int last = w->so_far.stopped || w->so_far.steps == w->job->total_steps;
     int test = last || data->valid.count == 0;
     double start = gwt_now();
 
-    GWT_TRY(gwt_evaluate(&w->verdict, w->comm, data, test ? &data->test : &data->valid,
-                         w->model, w->average == NULL, w->average));
+    GWT_TRY(gwt_evaluate(&w->evaluation, w->comm, data,
+                         test ? &data->test : &data->valid, w->model,
+                         w->average == NULL, w->average));
     if (test)
         w->evaluated_at = w->so_far.steps;
     w->so_far.eval_s += gwt_now() - start;
@@ -165,7 +166,7 @@ static const char *new_warning(worker *w)
 static gw_status write_record(worker *w, double loss, int evaluated)
 {
     gwt_json j = {.to = w->metrics};
-    const gwt_verdict *v = evaluated ? &w->verdict : &gwt_verdict_none;
+    const gwt_evaluation *v = evaluated ? &w->evaluation : &gwt_evaluation_none;
 
     gwt_json_open(&j, NULL, '{');
     gwt_json_count(&j, "step", w->so_far.steps);
@@ -195,17 +196,17 @@ static gw_status write_record(worker *w, double loss, int evaluated)
 }
 
 /* One line of metrics.jsonl, after an evaluation if one is due. Collective. */
-gw_status gwt_life_record(gwt_life *w, int evaluation)
+gw_status gwt_worker_record(gwt_worker *w, int evaluation)
 {
     double loss;
 
     GWT_TRY(gather_mean(w, &w->logged, &loss));
     /* The last evaluation may follow a step that has been logged already. */
     if (w->so_far.steps != w->mark_step || w->so_far.steps == 0)
-        gwt_life_tell(w, GWT_EVENT_LOG, loss);
+        gwt_worker_tell(w, GWT_EVENT_LOG, loss);
     if (evaluation) {
-        GWT_TRY(gwt_life_evaluate(w));
-        gwt_life_tell(w, GWT_EVENT_EVAL, loss);
+        GWT_TRY(gwt_worker_evaluate(w));
+        gwt_worker_tell(w, GWT_EVENT_EVAL, loss);
     }
     if (w->metrics != NULL)
         GWT_TRY(write_record(w, loss, evaluation));
@@ -218,7 +219,7 @@ gw_status gwt_life_record(gwt_life *w, int evaluation)
 /* ---- summing up ---------------------------------------------------------------- */
 
 /* What the run has led to. */
-const float *gwt_life_result(const gwt_life *w)
+const float *gwt_worker_result(const gwt_worker *w)
 {
     return w->average != NULL ? w->average : gwt_model_params(w->model);
 }
@@ -233,13 +234,13 @@ static void fill_results(worker *w, double loss)
     s->stats = stats_of(w);
     s->residual_norm = gw_sync_residual_norm(w->sync);
     s->train_loss = loss;
-    s->test_loss = w->verdict.loss;
-    s->test_accuracy = w->verdict.accuracy;
-    s->test_accuracy_workers = w->verdict.workers_accuracy;
-    s->test_loss_workers = w->verdict.workers_loss;
-    s->drift = w->verdict.drift;
-    s->perplexity = w->verdict.perplexity;
-    s->perplexity_workers = gwt_workers_perplexity(&w->verdict);
+    s->test_loss = w->evaluation.loss;
+    s->test_accuracy = w->evaluation.accuracy;
+    s->test_accuracy_workers = w->evaluation.workers_accuracy;
+    s->test_loss_workers = w->evaluation.workers_loss;
+    s->drift = w->evaluation.drift;
+    s->perplexity = w->evaluation.perplexity;
+    s->perplexity_workers = gwt_workers_perplexity(&w->evaluation);
     snprintf(s->sync, sizeof s->sync, "%s", gw_sync_spec(w->sync));
     snprintf(s->transport, sizeof s->transport, "%s", gw_comm_transport(w->comm));
 }
@@ -247,7 +248,7 @@ static void fill_results(worker *w, double loss)
 /* Hashes the parameters, then the statistics that an evaluation uses. Collective. */
 static gw_status hash_model(worker *w)
 {
-    const float *last = gwt_life_result(w);
+    const float *last = gwt_worker_result(w);
     size_t n;
     float *stats;
     gw_status st;
@@ -268,7 +269,7 @@ static gw_status write_summary(void *arg)
     return gwt_rundir_summary(((const worker *)arg)->job);
 }
 
-gw_status gwt_life_sum_up(gwt_life *w)
+gw_status gwt_worker_sum_up(gwt_worker *w)
 {
     double loss;
 
