@@ -246,7 +246,9 @@ def every_recipe():
 def more_than_32_bits():
     """Seven billion parameters are ordinary."""
     n = 7000000000
-    rows = plan("--params", n, "--compute", 900, "--workers", 2, "--link", "10gbit,20us", "--sync", "topk:0.001")
+    p = whole("--params", n, "--compute", 900, "--workers", 2, "--link", "10gbit,20us", "--sync", "topk:0.001")
+    rows = {row["sync"]: row for row in p["rows"]}
+    check(p["params"] == n, f"{p['params']} parameters")
     check(near(rows["dense"]["bytes_per_step"], 4 * n, 0.01), f"{rows['dense']}")
 
 
