@@ -145,6 +145,10 @@ static const gwc_flag flags[] = {
      "write worker 0's gradient of the last step to FILE\n"
      "as raw float32, for 'gradwire simulate --gradients'",
      GWC_TEXT, AT(run.record_to), 0, 0},
+    {"log", "csv|tensorboard", NULL,
+     "write the log also as a table (metrics.csv) or for\n"
+     "TensorBoard; csv,tensorboard: both",
+     GWC_TEXT, AT(run.log), 0, 0},
     {"log-every", "STEPS", NULL, "log every STEPS steps [about fifty times per run]",
      GWC_COUNT, AT(run.log_every), 1, 1e15},
     {"eval-every", "EPOCHS", "1", "evaluate every EPOCHS epochs; 0: only at the end",

@@ -54,14 +54,14 @@ def redrawn(text):
 
 def progress_fits(tmp):
     args = ["train", "--model", "fnn3", "--data", "synthetic:train=40000,test=50,dim=400,classes=4",
-            "--workers", "2", "--batch", "8", "--steps", "900", "--sync", "local:2", "--force", "--out", "run"]
+            "--workers", "2", "--batch", "8", "--steps", "90", "--sync", "local:2", "--force", "--out", "run"]
     for columns in (100, 60, 40, 20):
         text = on_terminal(columns, *args, cwd=tmp)
         lines = redrawn(text)
         check(len(lines) > 0, f"{columns} columns: no progress")
         longest = max(lines, key=len, default="")
         check(len(longest) < columns, f"{columns} columns: {longest!r}")
-        check(all(re.match(r"step \d+/900", line) for line in lines), f"{columns} columns: {lines[:3]}")
+        check(all(re.match(r"step \d+/90", line) for line in lines), f"{columns} columns: {lines[:3]}")
         check(columns < 100 or all("left" in line and "samples/s" in line for line in lines), f"{lines[:3]}")
     text = on_terminal(60, *args, cwd=tmp)
     rows = shown(text)

@@ -150,6 +150,7 @@ size_t gwt_settings_save(const gwt_job *job, char text[GWT_SETTINGS_CAP])
     put_real(&l, "--timeout", c->timeout);
     put_if(&l, "--checkpoint-every", c->checkpoint_every);
     put(&l, "--keep", "%d", c->keep);
+    put_if(&l, "--log", c->log);
     put(&l, "--log-every", "%" PRIu64, c->log_every);
     put(&l, "--eval-every", "%" PRIu64, c->eval_every);
     return l.len;

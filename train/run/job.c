@@ -7,6 +7,7 @@
 #include "run/agree.h"
 #include "data/augment.h"
 #include "run/job.h"
+#include "run/log_files.h"
 #include "data/shuffle.h"
 #include "run/slow_work.h"
 
@@ -29,6 +30,7 @@ static gw_status check_config(gwt_job *job)
     GWT_TRY(gwt_optimizer_find(c->optimizer, &job->optimizer));
     GWT_TRY(gwt_hyper_check(&c->hyper, job->optimizer));
     GWT_TRY(gwt_advise(job));
+    GWT_TRY(gwt_log_parse(c->log, &job->log));
     return gwt_schedule_parse(&job->schedule, c->schedule, c->warmup);
 }
 

@@ -37,6 +37,7 @@ struct gwt_job {
     size_t epoch_steps;
     uint64_t total_steps, log_every;
     uint64_t checkpoint_every; /* steps; 0: never */
+    int log;                   /* sum of GWT_LOG_... */
     char directory[GWT_PATH_CAP];
     int lock; /* open while this run owns the directory; 0: none */
     char resume[GWT_PATH_CAP + 64]; /* the checkpoint to resume from, "" if none */

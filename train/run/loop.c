@@ -132,7 +132,8 @@ static gw_status begin(worker *w)
     }
     if (gw_comm_rank(w->comm) != 0)
         return GW_OK;
-    return gwt_rundir_metrics(w->job, metrics_len, &w->metrics);
+    GWT_TRY(gwt_rundir_metrics(w->job, metrics_len, &w->metrics));
+    return gwt_log_open(&w->logs, w->job, w->elapsed);
 }
 
 static gw_status set_up(worker *w)
@@ -154,6 +155,7 @@ static void tear_down(worker *w)
 {
     if (w->metrics != NULL)
         fclose(w->metrics);
+    gwt_log_close(&w->logs);
     gw_sync_free(w->sync);
     gw_layout_free(w->layout);
     gwt_model_free(w->model);

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "run/checkpoint.h"
 #include "files/json.h"
+#include "run/log_files.h"
 #include "run/weights.h"
 
 #include <ctype.h>
@@ -142,6 +143,7 @@ static gw_status make_room(gwt_job *job)
             GWT_TRY(keep_old_run(job, path));
         gwt_checkpoints_clear(job);
     }
+    gwt_log_remove(job);
     if (unlink(path) != 0 && errno != ENOENT)
         return gw_fail(GW_ERR_SYSTEM, "cannot remove %s: %s", path, strerror(errno));
     return GW_OK;

@@ -58,6 +58,7 @@ typedef struct gwt_config {
     uint64_t limit; /* use only so many training samples, the first ones; 0: all */
     uint64_t batch; /* per worker */
     uint64_t seed;
+    const char *log;     /* other formats of the log, a list with commas; NULL: none */
     uint64_t log_every;  /* steps; 0: about fifty times in the run */
     uint64_t eval_every; /* epochs; 0: at the end only */
     double lr;

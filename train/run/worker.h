@@ -7,6 +7,7 @@
 
 #include "run/alarm.h"
 #include "run/job.h"
+#include "run/log_files.h"
 #include "run/stop_together.h"
 #include "run/trace_file.h"
 
@@ -28,7 +29,8 @@ typedef struct gwt_worker {
     uint32_t *order;            /* samples of the epoch, as they come */
     uint64_t shuffled;          /* the epoch that order is of, counted from 1 */
     uint32_t *labels;           /* of the batch */
-    FILE *metrics;              /* rank 0 only */
+    FILE *metrics;              /* rank 0 only, like the logs */
+    gwt_log_files logs;
 
     gwt_summary so_far;
     gwt_evaluation evaluation;

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef gwt_worker worker;
 typedef gwt_mean mean;
@@ -163,10 +164,27 @@ static const char *new_warning(worker *w)
     return w->so_far.warning;
 }
 
+/* Passes on the line of metrics.jsonl that begins at byte `from`. */
+static gw_status pass_on(worker *w, long from)
+{
+    char line[GWT_LOG_LINE_CAP];
+    ssize_t len;
+
+    if (w->job->log == 0)
+        return GW_OK;
+    len = pread(fileno(w->metrics), line, sizeof line - 1, from);
+    if (len < 0)
+        return gw_fail(GW_ERR_SYSTEM, "cannot read %s/metrics.jsonl: %s",
+                       w->job->directory, strerror(errno));
+    line[len] = '\0';
+    return gwt_log_add(&w->logs, w->job, line);
+}
+
 static gw_status write_record(worker *w, double loss, int evaluated)
 {
     gwt_json j = {.to = w->metrics};
     const gwt_evaluation *v = evaluated ? &w->evaluation : &gwt_evaluation_none;
+    long from = ftell(w->metrics);
 
     gwt_json_open(&j, NULL, '{');
     gwt_json_count(&j, "step", w->so_far.steps);
@@ -192,7 +210,7 @@ static gw_status write_record(worker *w, double loss, int evaluated)
     if (fflush(w->metrics) != 0)
         return gw_fail(GW_ERR_SYSTEM, "cannot write %s/metrics.jsonl: %s",
                        w->job->directory, strerror(errno));
-    return GW_OK;
+    return pass_on(w, from);
 }
 
 /* One line of metrics.jsonl, after an evaluation if one is due. Collective. */
