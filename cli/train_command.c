@@ -132,8 +132,8 @@ static const gwc_flag flags[] = {
      GWC_TEXT, AT(run.checkpoint_every), 0, 0},
     {"keep", "N", "2", "number of checkpoints to keep", GWC_INT, AT(run.keep), 1, 1e6},
     {"resume", NULL, NULL,
-     "resume from the newest good checkpoint in --out, with\n"
-     "its settings where no flag is given",
+     "resume from the newest good checkpoint in --out;\n"
+     "flags that are not given come from it",
      GWC_SWITCH, AT(run.resume), 0, 0},
     {"init", "FILE", NULL,
      "start from these weights (safetensors) instead of\n"
@@ -183,8 +183,7 @@ static void print_help(void)
          "  gradwire train\n"
          "  gradwire train --workers 8 --sync gtopk:0.01 --link 1gbit,50us\n"
          "  gradwire train --sync local:16+q:4 --epochs 10 --lr-schedule cosine\n"
-         "  gradwire train --model lstm --data text:book.txt --lr 20 --momentum 0 "
-         "--clip 0.25\n"
+         "  gradwire train --model lstm --data text:book.txt --lr 2 --clip 0.25\n"
          "  gradwire train --data csv:my-table.csv --out runs/first --json\n"
          "  gradwire train --resume --out runs/first\n"
          "  mpirun -n 8 --host a:4,b:4 gradwire train --sync gtopk:0.01");

@@ -42,8 +42,8 @@ static const gwc_flag flags[] = {
      "25.6M, 7b, 1e9; needs --compute",
      GWC_TEXT, AT(params), 0, 0},
     {"compute", "TIME", "0",
-     "time of computation per step: 0.2s, 200ms, or 200 for\n"
-     "milliseconds; 0: measure it here for a few seconds",
+     "time of computation per step: 0.2s, 200ms, or 200\n"
+     "(milliseconds); 0: measure it here for a few seconds",
      GWC_TEXT, AT(compute), 0, 0},
     {"data", "NAME", NULL, "data set to measure the model with [fashion-mnist]",
      GWC_TEXT, AT(data), 0, 0},
@@ -59,7 +59,7 @@ static const gwc_flag flags[] = {
     {"workers", "N", "4", "number of workers", GWC_INT, AT(workers), 1,
      GWC_PLAN_WORKERS_MAX},
     {"link", "LINKS", NULL,
-     "the link between the workers, RATE[,DELAY], or several\n"
+     "the link between workers, RATE[,DELAY], or several\n"
      "separated by spaces [1gbit,50us]",
      GWC_TEXT, AT(link), 0, 0},
     {"measure", "HOST:PORT|mpi", NULL,

@@ -32,9 +32,9 @@
  * costs (20 million floats: 0.08 to 0.2 ms of 8 ms, Zen 4). */
 enum { EVERY = 64 };
 
-/* In 37 runs that went well the largest growth was 2.5; in those that diverged, and
- * whose residual had a part in it, 17 and more (docs/choosing.md). The first limit must
- * be passed twice in a row, so that no single batch is taken for trouble. */
+/* In 36 runs that went well the largest growth was 2.5; in those that diverged, and
+ * whose residual had a part in it, 17 and more (docs/results-optimizers.md). The first
+ * limit must be passed twice in a row, so that no single batch is taken for trouble. */
 #define GROWN 8.0
 #define BURST 32.0
 

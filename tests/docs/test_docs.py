@@ -16,6 +16,9 @@ SYMBOL = re.compile(r"\b(?:gw|gwi|gwt|gwm|gwc)_[a-z0-9_]+\b")
 # Folders that hold what was built or what users made, not what is in the tree.
 MADE = re.compile(r"^(?:build.*|runs|node_modules|__pycache__|\..*)$")
 
+# Files that users bring or get, which the tree does not have.
+RUN_FILES = {"metrics.csv", "train.csv", "test.csv"}
+
 
 class Tree:
     """The files and folders of the source tree, and the C names in its source."""
@@ -45,6 +48,8 @@ class Tree:
 
     def is_path(self, word):
         """Whether a word is meant as a path of the tree."""
+        if word in RUN_FILES:
+            return False
         first, *rest = word.split("/")
         if MADE.match(first) or not re.fullmatch(r"[\w.*?-]+(?:/[\w.*?-]+)*/?", word):
             return False

@@ -52,8 +52,11 @@ def named_files_exist(page):
 
 
 def make_targets_exist(page, targets, papers):
-    for line in re.findall(r"`(?:sudo )?make ([^`]*)`", text_of(page)):
-        for word in line.split():
+    commands = [c.strip() for line in re.findall(r"`((?:sudo )?make [^`]*)`", text_of(page))
+                for c in line.split("&&")]
+    for line in commands:
+        words = line.removeprefix("sudo ").split()
+        for word in words[1:] if words[0] == "make" else []:
             name, given, value = word.partition("=")
             if not given:
                 check(name in targets, f"{short(page)}: make has no {name}")

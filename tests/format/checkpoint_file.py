@@ -59,6 +59,9 @@ class Checkpoint:
         self.job = dict(zip(JOB, struct.unpack("<9Q", self.by_name["JOB ", 0])))
         workers, models = self.job["workers"], self.job["models"]
         order = [("SETS", 0), ("TENS", 0), ("JOB ", 0)]
+        if ("WIND", 0) in self.by_name:
+            order.insert(2, ("WIND", 0))
+            self.check_windows()
         for kind, count in (("WORK", workers), ("MODL", models), ("SLOT", models),
                             ("KEPT", workers), ("SYNC", workers)):
             order += [(kind, w) for w in range(count)]
@@ -67,6 +70,13 @@ class Checkpoint:
         self.workers = [self.read_worker(w) for w in range(workers)]
         self.models = [self.vectors("MODL", w, 1)[0] for w in range(models)]
         self.slots = [self.vectors("SLOT", w, self.job["slots"]) for w in range(models)]
+
+    def check_windows(self):
+        """A number for each tensor: the width of a convolution's window, else 0."""
+        widths = [int(width) for width, in lines_of(self.by_name["WIND", 0])]
+        require(len(widths) == len(self.tensors), "WIND does not have a line for each tensor")
+        for width, (_, _, cols) in zip(widths, self.tensors):
+            require(width == 0 or cols % width ** 2 == 0, f"a window of {width} does not divide {cols}")
 
     def vectors(self, kind, worker, count):
         n = self.job["floats"]

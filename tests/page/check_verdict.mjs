@@ -84,7 +84,7 @@ function safeIs(text, group, check) {
 
 function steadyIs(text, group, check) {
   const other = group.steady !== null;
-  const found = / that (\S+) has, of those that lose nothing, the fastest step/.exec(text);
+  const found = /In longer runs (\S+) may be the first of these/.exec(text);
   check((found?.[1] ?? null) === (other ? group.steady : null), `the fastest step has ${group.steady}: ${text}`);
 }
 

@@ -223,7 +223,7 @@ def resumes_with_others(rank, workers):
     run.handle.load_state_dict([other])
     assert run.handle.state_dict()["spec"] == state["spec"]
     foreign = dict(other, asked="gtopk:0.06")
-    torch_crew.raises(gradwire.DataError, "is of 'update", lambda:
+    torch_crew.raises(gradwire.DataError, "was saved with 'update", lambda:
                       run.handle.load_state_dict([foreign]))
     run.close()
 
