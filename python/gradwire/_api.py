@@ -167,6 +167,7 @@ FUNCTIONS: Dict[str, Tuple] = {
     "gw_sync_overlaps": (c_int, c_void_p),
     "gw_sync_model": (c_int, c_void_p, _floats),
     "gw_sync_model_due": (c_int, c_void_p),
+    "gw_sync_scale": (c_double, c_void_p),
     "gw_sync_finish": (c_int, c_void_p, _floats),
     "gw_sync_keeps_equal": (c_int, c_void_p),
     "gw_sync_spec": (c_char_p, c_void_p),

@@ -224,6 +224,21 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
 # ---- the step ------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def _decay_for(optimizer: torch.optim.Optimizer, scale: float) -> Iterator[None]:
+    """The sync multiplies the changes of models by that scale. AdamW applies weight decay
+    to the weights directly, which must not become stronger by it."""
+    groups = optimizer.param_groups if isinstance(optimizer, torch.optim.AdamW) else []
+    held = [group["weight_decay"] for group in groups]
+    try:
+        for group in groups:
+            group["weight_decay"] = group["weight_decay"] / scale
+        yield
+    finally:
+        for group, decay in zip(groups, held):
+            group["weight_decay"] = decay
+
+
 class Stepper:
     """The optimizer's step with what must happen around it."""
 
@@ -241,7 +256,8 @@ class Stepper:
             result = None
             exchange.look()
             if not exchange.skip_step():
-                with moved.left_out() if moved is not None else contextlib.nullcontext():
+                with (moved.left_out() if moved is not None
+                      else _decay_for(self, exchange.sync.scale)):
                     result = inner(*args, **kwargs)
             exchange.model_step(float(self.param_groups[0].get("lr", 0)))
             return result

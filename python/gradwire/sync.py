@@ -226,6 +226,11 @@ class Sync:
         return bool(lib.gw_sync_model_due(self.pointer))
 
     @property
+    def scale(self) -> float:
+        """How many times this step applies the average change of the models."""
+        return float(lib.gw_sync_scale(self.pointer))
+
+    @property
     def overlaps(self) -> bool:
         """Whether tensors are exchanged before the whole gradient is there."""
         return bool(lib.gw_sync_overlaps(self.pointer))

@@ -231,6 +231,24 @@ def resumes_with_others(rank, workers):
 # ---- others --------------------------------------------------------------------
 
 
+def decay_is_not_scaled(rank, workers):
+    """Decay that AdamW applies to weights by itself is that of plain training, whatever the
+    scale of changes: without gradients nothing else moves them."""
+    def still(run):
+        for _ in range(5):
+            run.optimizer.zero_grad()
+            (0 * run.model(torch.ones(2, 2, 8, 8))).sum().backward()
+            run.optimizer.step()
+        return run.parameters()
+
+    settings = dict(lr=0.1, weight_decay=0.5)
+    plain = still(Run(rank, None, torch.optim.AdamW, **settings))
+    run = Run(rank, "update:start=0,scale=2+topk:1", torch.optim.AdamW, **settings)
+    assert_close(plain, still(run), 1e-6)
+    assert run.optimizer.param_groups[0]["weight_decay"] == 0.5
+    run.close()
+
+
 def adaptive(rank, workers):
     """Gradients are averaged at first, then each steps on its own; models are equal."""
     kinds = (torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adagrad)
@@ -350,8 +368,8 @@ def advises(rank, workers):
 
 
 CASES = [equals_sgd, equals_sgd_with_closure, follows_schedules, attaches_in_the_middle,
-         keeps_the_values, resumes, resumes_with_others, adaptive, says_what_it_does,
-         warns_of_clipping, leaves_alone, advises]
+         keeps_the_values, resumes, resumes_with_others, decay_is_not_scaled, adaptive,
+         says_what_it_does, warns_of_clipping, leaves_alone, advises]
 
 if __name__ == "__main__":
     torch_crew.main([case for case in CASES
