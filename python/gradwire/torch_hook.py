@@ -81,6 +81,25 @@ class Handle:
         0 gives that warning by itself, once."""
         return self._open().health()
 
+    def log(self, writer: Any, step: int) -> None:
+        """Writes this worker's figures as "gradwire/NAME" to a TensorBoard SummaryWriter, or
+        to a W&B run or its module: bytes_sent, bytes_per_step, wait_seconds,
+        encode_seconds, decode_seconds, skipped, and residual_norm as last measured. All are
+        totals except the last and bytes_per_step, the mean of all steps so far."""
+        stats = self.stats()
+        names = ("bytes_sent", "wait_seconds", "encode_seconds", "decode_seconds", "skipped")
+        figures = {f"gradwire/{name}": float(stats[name]) for name in names}
+        figures["gradwire/bytes_per_step"] = stats["bytes_sent"] / max(1, stats["steps"])
+        figures["gradwire/residual_norm"] = float(self.health()["residual_norm"])
+        if hasattr(writer, "add_scalar"):
+            for name, value in figures.items():
+                writer.add_scalar(name, value, step)
+        elif hasattr(writer, "log"):
+            writer.log(figures, step=step)
+        else:
+            raise TypeError("log() takes a TensorBoard SummaryWriter or a W&B run, not "
+                            f"{type(writer).__name__}")
+
     def finish(self) -> None:
         """Ends the training. Methods that let models differ leave their average in the
         parameters. All workers call it together."""

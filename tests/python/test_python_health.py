@@ -69,5 +69,45 @@ def warns_once(rank, workers):
             assert not said, said
 
 
+class Board:
+    """As much of a TensorBoard writer as log() needs."""
+
+    def __init__(self):
+        self.scalars = []
+
+    def add_scalar(self, name, value, step):
+        self.scalars.append((name, value, step))
+
+
+class Run:
+    """As much of a W&B run."""
+
+    def __init__(self):
+        self.calls = []
+
+    def log(self, figures, step):
+        self.calls.append((figures, step))
+
+
+def logs(rank, workers):
+    torch.manual_seed(1)
+    model = DistributedDataParallel(nn.Linear(20, 5))
+    optimizer = SGD(model.parameters(), lr=0.1)
+    handle = gradwire.attach(model, "topk:0.1", optimizer)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.ones(4, 20) * (rank + 1)).sum().backward()
+        optimizer.step()
+    board, run = Board(), Run()
+    handle.log(board, 7)
+    handle.log(run, 8)
+    sent = handle.stats()["bytes_sent"]
+    assert ("gradwire/bytes_sent", float(sent), 7) in board.scalars, board.scalars
+    assert ("gradwire/bytes_per_step", sent / 3, 7) in board.scalars, board.scalars
+    assert run.calls == [({name: value for name, value, _ in board.scalars}, 8)], run.calls
+    torch_crew.raises(TypeError, "SummaryWriter or a W&B run, not int", lambda: handle.log(1, 1))
+    handle.detach()
+
+
 if __name__ == "__main__":
-    torch_crew.main([is_silent_in_health, warns_once], (2,))
+    torch_crew.main([logs, is_silent_in_health, warns_once], (2,))
