@@ -9,12 +9,15 @@
 #include "bench.h"
 #include "lab.h"
 
+#include "kernels/centres.h"
 #include "kernels/cpu.h"
 #include "kernels/kernels.h"
 #include "kernels/signs.h"
+#include "wire/index_coder.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
@@ -38,7 +41,7 @@ typedef struct arm {
 /* Which vectors a kernel is measured on. */
 enum { ON_N = 1, ON_SMALL = 2, ON_FNN3 = 4, ON_TILED = 8 };
 
-typedef enum pass { READ, READ_WRITE, ADD } pass;
+typedef enum pass { READ, READ_WRITE, ADD, PRODUCTS } pass;
 
 struct kernel {
     const char *name;
@@ -62,6 +65,60 @@ static const float *gradient(const arm *a)
 
 /* ---- limits -------------------------------------------------------------------- */
 
+/* Square matrices of as many rows, as many as fit into the vector; a vector that is
+ * too short has one that is smaller. */
+enum { MATRIX_ROWS = 2048, RANK = 4, BLOCK = 64 };
+
+static gwi_lowrank_shape shape_of(const gwb_lab *lab)
+{
+    size_t rows = MATRIX_ROWS;
+
+    while (rows * rows > lab->n || RANK * rows > lab->n / 8)
+        rows /= 2;
+    return (gwi_lowrank_shape){rows, rows, RANK};
+}
+
+/* P = M Q by blocks, in the plainest way. */
+static void plain_project(const float *m, const float *q, float *p, size_t rows)
+{
+    for (size_t begin = 0; begin < rows; begin += BLOCK)
+        for (size_t i = 0; i < rows; i++)
+            for (size_t c = 0; c < RANK; c++) {
+                float sum = begin > 0 ? p[c * rows + i] : 0;
+                for (size_t j = begin; j < begin + BLOCK && j < rows; j++)
+                    sum += m[i * rows + j] * q[c * rows + j];
+                p[c * rows + i] = sum;
+            }
+}
+
+/* Q = M^T P and then M = P Q^T, row by row, with rows of Q in the cache. */
+static void plain_rest(float *m, const float *p, float *q, size_t rows)
+{
+    memset(q, 0, RANK * rows * sizeof *q);
+    for (size_t i = 0; i < rows; i++)
+        for (size_t c = 0; c < RANK; c++)
+            for (size_t j = 0; j < rows; j++)
+                q[c * rows + j] += p[c * rows + i] * m[i * rows + j];
+    for (size_t i = 0; i < rows; i++) {
+        memset(m + i * rows, 0, rows * sizeof *m);
+        for (size_t c = 0; c < RANK; c++)
+            for (size_t j = 0; j < rows; j++)
+                m[i * rows + j] += p[c * rows + i] * q[c * rows + j];
+    }
+}
+
+/* The three products of one step of power iteration. */
+static void products(gwb_lab *lab)
+{
+    size_t rows = shape_of(lab).rows;
+    float *p = lab->scratch, *q = lab->norms;
+
+    for (size_t at = 0; at + rows * rows <= lab->n; at += rows * rows) {
+        plain_project(lab->limit_r + at, q, p, rows);
+        plain_rest(lab->limit_r + at, p, q, rows);
+    }
+}
+
 static void run_limit(void *arg)
 {
     arm *a = arg;
@@ -77,15 +134,19 @@ static void run_limit(void *arg)
     case ADD:
         gwi_add(lab->limit_r, gradient(a), lab->n);
         break;
+    case PRODUCTS:
+        products(lab);
+        break;
     }
     a->step++;
 }
 
 static const char *limit_name(pass limit)
 {
-    return limit == READ  ? "one read pass"
-           : limit == ADD ? "r += g"
-                          : "read+write pass";
+    return limit == READ       ? "one read pass"
+           : limit == ADD      ? "r += g"
+           : limit == PRODUCTS ? "three products"
+                               : "read+write pass";
 }
 
 /* ---- kernels ------------------------------------------------------------------- */
@@ -93,6 +154,30 @@ static const char *limit_name(pass limit)
 static void topk(arm *a)
 {
     gwb_lab_topk(a->lab, a->kernel->density, a->step);
+}
+
+/* What SparseLoCo encodes: of a residual that loses weight, the largest of each tile,
+ * each in 2 bits, and their positions. */
+static void tiles_encode(arm *a)
+{
+    gwb_lab *lab = a->lab;
+    gwi_list *list = &lab->list;
+
+    gwi_scale(lab->r, 0.95f, lab->n);
+    gwb_lab_tiles(lab, a->kernel->density, a->step);
+    gwi_centres c = gwi_centres_fit(GWI_CENTRE_TWO_BEST, list->value, list->n, 0, 0);
+    gwi_centres_encode(&c, list->value, list->n, lab->packed);
+    gwi_centres_subtract(&c, list->value, list->n);
+    gwi_vector()->scatter_add(lab->r, list->index, list->value, list->n);
+    size_t len;
+    if (gwi_index_encode(list->index, (uint32_t)list->n, (uint32_t)lab->n,
+                         lab->packed + lab->n, &len) == GW_OK)
+        sink = (double)len;
+}
+
+static void tiles(arm *a)
+{
+    gwb_lab_tiles(a->lab, a->kernel->density, a->step);
 }
 
 static void threshold(arm *a)
@@ -159,6 +244,26 @@ static void bf16_decode_add(arm *a)
     gwi_bf16_decode_add(a->lab->packed, a->lab->r, a->lab->n);
 }
 
+/* All that PowerSGD computes in a step, with the residual in lab->r and the result in
+ * place of the gradient. */
+static void low_rank(arm *a)
+{
+    gwb_lab *lab = a->lab;
+    gwi_lowrank_shape s = shape_of(lab);
+    float *p = lab->scratch, *q = lab->norms;
+    uint64_t key = 1;
+
+    gwi_add(lab->r, gradient(a), lab->n);
+    for (size_t at = 0; at + s.rows * s.cols <= lab->n; at += s.rows * s.cols) {
+        float *m = lab->r + at;
+        gwi_orthonormalize(q, s.cols, s.rank, &key);
+        gwi_project(m, q, p, s);
+        gwi_orthonormalize(p, s.rows, s.rank, NULL);
+        gwi_project_back(m, p, q, s);
+        gwi_expand(p, q, lab->limit_r + at, m, s);
+    }
+}
+
 #define NONE      ((double)NAN)
 #define SELECT_ON (ON_N | ON_FNN3 | ON_TILED)
 
@@ -166,6 +271,9 @@ static void bf16_decode_add(arm *a)
 static const kernel kernels[] = {
     {"add + top-k", 0.001, 0, SELECT_ON | ON_SMALL, ADD, 12, 1.3, 1.8, NULL, topk},
     {"add + top-k", 0.01, 0, SELECT_ON, ADD, 12, 1.6, NONE, NULL, topk},
+    {"add + top-k of tiles", 1.0 / 64, 0, SELECT_ON, ADD, 12, 4, NONE, NULL, tiles},
+    {"tiles in 2 bits: encode, keep error", 1.0 / 64, 2, SELECT_ON, ADD, 4, 6, NONE,
+     NULL, tiles_encode},
     {"add + sampled threshold", 0.01, 0, SELECT_ON, ADD, 12, 1.4, NONE, NULL,
      threshold},
     {"two means: reduction", NONE, 0, ON_N, READ, 4, 1.2, NONE, NULL, two_means},
@@ -187,6 +295,8 @@ static const kernel kernels[] = {
     {"bf16: encode", NONE, 16, ON_N, READ, 6, 1.5, NONE, NULL, bf16_encode},
     {"bf16: decode and add", NONE, 16, ON_N, ADD, 10, 2, NONE, bf16_encode,
      bf16_decode_add},
+    {"low rank: one step of rank 4", NONE, 0, ON_N, PRODUCTS, 28, 1.5, NONE, NULL,
+     low_rank},
 };
 
 /* ---- rows ---------------------------------------------------------------------- */

@@ -45,7 +45,9 @@ static gw_status allocate(gwb_lab *lab)
     lab->tiles = gwi_calloc(floats, sizeof *lab->tiles);
     lab->list.index = gwi_calloc(cap, sizeof *lab->list.index);
     lab->work_memory = gwi_calloc(work, 1);
-    if (lab->tiles == NULL || lab->list.index == NULL || lab->work_memory == NULL)
+    lab->guesses = gwi_calloc(n / GWB_TILE + 1, sizeof *lab->guesses);
+    if (lab->tiles == NULL || lab->list.index == NULL || lab->work_memory == NULL ||
+        lab->guesses == NULL)
         return no_memory(n);
     lab->r = lab->tiles + tiles;
     lab->limit_r = lab->r + n;
@@ -109,6 +111,7 @@ void gwb_lab_free(gwb_lab *lab)
     gwi_free(lab->tiles);
     gwi_free(lab->list.index);
     gwi_free(lab->work_memory);
+    gwi_free(lab->guesses);
     gwi_free(lab);
 }
 
@@ -135,4 +138,14 @@ void gwb_lab_topk(gwb_lab *lab, double density, unsigned step)
     lab->list.n = gwi_select_topk(
         &lab->guess, &lab->work, lab->r, gwb_lab_gradient(lab, step), lab->n,
         gwb_chosen(lab->n, density), lab->list.index, lab->list.value);
+}
+
+void gwb_lab_tiles(gwb_lab *lab, double density, unsigned step)
+{
+    gwi_tiles tiles = {lab->guesses, &lab->work, GWB_TILE,
+                       gwb_chosen(GWB_TILE, density),
+                       gwb_chosen(lab->n % GWB_TILE, density)};
+
+    lab->list.n = gwi_select_tiles(&tiles, lab->r, gwb_lab_gradient(lab, step), lab->n,
+                                   lab->list.index, lab->list.value);
 }

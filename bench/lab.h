@@ -38,8 +38,9 @@ typedef struct gwb_lab {
     float *scratch;  /* GWI_THRESHOLD_FLOATS(n) */
     gwi_list list;   /* of at most cap = n / 8 + 64 */
     gwi_topk_guess guess;
-    gwi_topk_work work; /* for the density of gwb_lab_warm() */
-    void *work_memory;  /* enough for any up to list.cap of n */
+    gwi_topk_guess *guesses; /* of tiles of GWB_TILE floats */
+    gwi_topk_work work;      /* for the density of gwb_lab_warm() */
+    void *work_memory;       /* enough for any up to list.cap of n */
 } gwb_lab;
 
 /* Makes it; n is ignored for GWB_FNN3. Released with gwb_lab_free(). */
@@ -62,5 +63,9 @@ unsigned gwb_lab_warm(gwb_lab *lab, double density, unsigned steps);
 
 /* Residual add and top-k selection of that step into lab->list. */
 void gwb_lab_topk(gwb_lab *lab, double density, unsigned step);
+
+/* The same for tiles of GWB_TILE floats. */
+enum { GWB_TILE = 4096 };
+void gwb_lab_tiles(gwb_lab *lab, double density, unsigned step);
 
 #endif

@@ -3,6 +3,7 @@
  * result_rows.c - prints results as tables for people or as lines of JSON. */
 #include "bench.h"
 #include "files/json.h"
+#include "text_table.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -118,14 +119,22 @@ static void target_cell(char *cell, const gwb_row *row)
         snprintf(cell, CELL_CAP, "%.3gx %s", row->target, verdict);
 }
 
-static const char *const layout =
-    "%-47s %11s %-11s %-6s %3s %10s %14s  %-20s %8s %8s  %s\n";
+static void print_cells(const char *const *cells)
+{
+    static const gwc_column columns[] = {
+        {"", -47, 0}, {"", 11, 1}, {"", -11, 1}, {"", -6, 1},
+        {"", 3, 1},   {"", 10, 1}, {"", 14, 1},  {"", -20, 2},
+        {"", 8, 1},   {"", 8, 1},  {"", -16, 2},
+    };
+
+    gwc_print_cells(stdout, columns, sizeof columns / sizeof columns[0], cells);
+}
 
 static void print_heading(const char *group)
 {
-    printf("\n");
-    printf(layout, group, "n", "what", "isa", "thr", "best", "rate", "limit", "ratio",
-           "median", "target");
+    putchar('\n');
+    print_cells((const char *const[]){group, "n", "what", "isa", "thr", "best", "rate",
+                                      "limit", "ratio", "median", "target"});
 }
 
 static void print_row(const gwb_row *row, int threads)
@@ -141,8 +150,9 @@ static void print_row(const gwb_row *row, int threads)
     number_cell(ratio, row->ratio, "x");
     number_cell(median, row->median, "x");
     target_cell(target, row);
-    printf(layout, row->name, n, detail, row->isa, thr, time, rate,
-           row->limit != NULL ? row->limit : "", ratio, median, target);
+    print_cells((const char *const[]){row->name, n, detail, row->isa, thr, time, rate,
+                                      row->limit != NULL ? row->limit : "", ratio,
+                                      median, target});
 }
 
 /* ---- JSON ---------------------------------------------------------------------- */

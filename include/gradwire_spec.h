@@ -39,23 +39,24 @@ GW_API const char *gw_recipe_example(size_t i);
  * texts. The bits are part of the ABI: append new ones and never renumber. Options
  * matter: "topk:1" has the traits of "dense", and "local:4,start=100" sends gradients
  * at first. */
-#define GW_TRAIT_MAP(X)                                                              \
-    X(GW_TRAIT_SENDS_GRADIENTS, 0, "sends gradients")                                \
-    X(GW_TRAIT_SENDS_MODELS, 1, "sends models")                                      \
-    X(GW_TRAIT_SENDS_CHANGES, 2, "sends changes of models")                          \
-    X(GW_TRAIT_KEEPS_EQUAL, 3, "models are equal after every step")                  \
-    X(GW_TRAIT_MEETS, 4, "models are equal after some steps, but not after all")     \
-    X(GW_TRAIT_DRIFTS, 5, "nothing makes the models equal before the end")           \
-    X(GW_TRAIT_SPARSE, 6, "sends only some of the coordinates")                      \
-    X(GW_TRAIT_SAME_COORDINATES, 7, "all workers send the same coordinates")         \
-    X(GW_TRAIT_CODED, 8, "sends values in fewer than 32 bits")                       \
-    X(GW_TRAIT_GATHERS, 9, "each worker receives the messages of all others")        \
-    X(GW_TRAIT_OVERLAPS, 10, "exchanges while backward still computes")              \
-    X(GW_TRAIT_NEEDS_MODEL, 11, "needs gw_sync_model() after the optimizer's steps") \
-    X(GW_TRAIT_RESIDUAL, 12, "keeps what it does not send for later")                \
-    X(GW_TRAIT_LIKE_MOMENTUM, 13, "acts like momentum: use none in the optimizer")   \
-    X(GW_TRAIT_ENDS_AVERAGED, 14, "gw_sync_finish() averages what still differs")    \
-    X(GW_TRAIT_POLYAK, 15, "gw_sync_finish() gives the average of all models so far")
+#define GW_TRAIT_MAP(X)                                                               \
+    X(GW_TRAIT_SENDS_GRADIENTS, 0, "sends gradients")                                 \
+    X(GW_TRAIT_SENDS_MODELS, 1, "sends models")                                       \
+    X(GW_TRAIT_SENDS_CHANGES, 2, "sends changes of models")                           \
+    X(GW_TRAIT_KEEPS_EQUAL, 3, "models are equal after every step")                   \
+    X(GW_TRAIT_MEETS, 4, "models are equal after some steps, but not after all")      \
+    X(GW_TRAIT_DRIFTS, 5, "nothing makes the models equal before the end")            \
+    X(GW_TRAIT_SPARSE, 6, "sends only some of the coordinates")                       \
+    X(GW_TRAIT_SAME_COORDINATES, 7, "all workers send the same coordinates")          \
+    X(GW_TRAIT_CODED, 8, "sends values in fewer than 32 bits")                        \
+    X(GW_TRAIT_GATHERS, 9, "each worker receives the messages of all others")         \
+    X(GW_TRAIT_OVERLAPS, 10, "exchanges while backward still computes")               \
+    X(GW_TRAIT_NEEDS_MODEL, 11, "needs gw_sync_model() after the optimizer's steps")  \
+    X(GW_TRAIT_RESIDUAL, 12, "keeps what it does not send for later")                 \
+    X(GW_TRAIT_LIKE_MOMENTUM, 13, "acts like momentum: use none in the optimizer")    \
+    X(GW_TRAIT_ENDS_AVERAGED, 14, "gw_sync_finish() averages what still differs")     \
+    X(GW_TRAIT_POLYAK, 15, "gw_sync_finish() gives the average of all models so far") \
+    X(GW_TRAIT_OUTER_STEP, 16, "makes an outer step with the average change")
 
 typedef enum gw_trait {
 #define GW_ENUM_(name, bit, text) name = 1 << (bit),
@@ -94,6 +95,9 @@ typedef enum gw_handing {
     GW_HANDING_AVERAGED = 2 /* all workers get the average */
 } gw_handing;
 
+/* The length of a memory that depends on the tensors of the model. */
+#define GW_FLOATS_BY_LAYOUT SIZE_MAX
+
 /* A memory is a vector that a sync keeps from step to step. gw_sync_save() writes
  * it. */
 typedef struct gw_memory_info {
@@ -101,7 +105,8 @@ typedef struct gw_memory_info {
     const char *name;   /* one word, such as "residual" */
     unsigned bit;       /* in the set of memories of a state (docs/format-files.md) */
     gw_handing handing; /* what happens if the number of workers changes */
-    size_t floats;      /* its length; 0: as many floats as the model has */
+    size_t floats;      /* its length; 0: as many floats as the model has;
+                         * GW_FLOATS_BY_LAYOUT: it depends on the tensors */
 } gw_memory_info;
 
 /* Describes memory i of a spec, counted from 0 in ascending order of bits. Fails with

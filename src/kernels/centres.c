@@ -54,20 +54,49 @@ size_t gwi_centres_len(unsigned bits, size_t k)
     return k / per_byte + (k % per_byte != 0);
 }
 
-/* Replaces the lower ends of the buckets by the means of what is in them. */
-static void take_means(gwi_centres *c, const float *v, size_t k)
+/* Replaces the lower ends of the buckets by the means of what is in them, of every
+ * step-th value. Without a branch: nobody could predict it, and 0 added to a sum
+ * changes nothing. */
+static void take_means(gwi_centres *c, const float *v, size_t k, size_t step)
 {
     double sum[2] = {0};
     size_t count[2] = {0};
 
-    for (size_t i = 0; i < k; i++) {
-        unsigned b = bucket_of(c, v[i]);
-        sum[b] += (double)fabsf(v[i]);
-        count[b]++;
+    for (size_t i = 0; i < k; i += step) {
+        double size = (double)fabsf(v[i]);
+        size_t upper = bucket_of(c, v[i]);
+        sum[1] += upper ? size : 0;
+        sum[0] += upper ? 0 : size;
+        count[1] += upper;
+        count[0] += 1 - upper;
     }
     for (unsigned b = 0; b < 2; b++)
         if (count[b] > 0)
             c->centre[b] = (float)(sum[b] / (double)count[b]);
+}
+
+/* Rounds of Lloyd's algorithm, and the values that they look at: with these the error
+ * of heavy-tailed values is within a per cent of the least. */
+enum { ROUNDS = 8, LOOKED_AT = 4096 };
+
+/* Moves the border of the buckets to the middle between their means until it stays. It
+ * begins at the mean of all magnitudes, which has values on both sides. */
+static void take_best(gwi_centres *c, const float *v, size_t k)
+{
+    size_t step = k / LOOKED_AT > 1 ? k / LOOKED_AT : 1;
+    gwi_centres all = {.bits = 1};
+
+    take_means(&all, v, k, step);
+    c->threshold = 0;
+    c->width = c->centre[0] = c->centre[1] = all.centre[0];
+    for (int round = 0; round < ROUNDS; round++) {
+        take_means(c, v, k, step);
+        float middle = 0.5f * c->centre[0] + 0.5f * c->centre[1];
+        if (middle == c->width)
+            break;
+        c->width = middle;
+    }
+    take_means(c, v, k, 1);
 }
 
 gwi_centres gwi_centres_fit(gwi_centre_kind kind, const float *v, size_t k,
@@ -82,7 +111,9 @@ gwi_centres gwi_centres_fit(gwi_centre_kind kind, const float *v, size_t k,
     };
 
     if (kind == GWI_CENTRE_ONE_MEAN || kind == GWI_CENTRE_TWO_MEAN)
-        take_means(&c, v, k);
+        take_means(&c, v, k, 1);
+    if (kind == GWI_CENTRE_TWO_BEST)
+        take_best(&c, v, k);
     return c;
 }
 

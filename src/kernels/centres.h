@@ -14,8 +14,10 @@
  * of the first byte upwards, and unused bits of the last byte are 0. bucket is 1
  * when |v| - T >= width, and width is half the distance from T to the largest
  * magnitude. A centre is the lower end of its bucket, T or T + width, or the mean
- * magnitude of the values in it. With columns there is one centre, a mean, for
- * each column of a matrix that has a value at all, and one bit per value.
+ * magnitude of the values in it. For the least squared error a value goes to the nearer
+ * centre instead, and both are the means of what goes to them (Lloyd 1957). With
+ * columns there is one centre, a mean, for each column of a matrix that has a value at
+ * all, and one bit per value.
  *
  * There are few values, so this is plain C, on one thread, and its bits are the
  * same everywhere: sums are in double, in the order of the values. No pointer of
@@ -31,7 +33,8 @@ typedef enum gwi_centre_kind {
     GWI_CENTRE_ONE_THRESHOLD, /* 1 bit, centre T */
     GWI_CENTRE_ONE_MEAN,      /* 1 bit, centre the mean magnitude */
     GWI_CENTRE_TWO_THRESHOLD, /* 2 bits, centres T and T + width */
-    GWI_CENTRE_TWO_MEAN       /* 2 bits, centres the mean magnitudes */
+    GWI_CENTRE_TWO_MEAN,      /* 2 bits, centres the mean magnitudes */
+    GWI_CENTRE_TWO_BEST       /* 2 bits, centres with the least squared error */
 } gwi_centre_kind;
 
 typedef struct gwi_centres {

@@ -18,6 +18,7 @@ void gwi_kernels_for(unsigned flags, gwi_kernels *all)
     gwi_means_for(flags, &all->means);
     gwi_bf16_for(flags, &all->bf16);
     gwi_crc_for(flags, &all->crc);
+    gwi_lowrank_for(flags, &all->lowrank);
 }
 
 void gwi_kernels_use(const gwi_kernels *all)
@@ -66,4 +67,9 @@ const gwi_bf16_kernels *gwi_bf16(void)
 const gwi_crc_kernels *gwi_crc(void)
 {
     return &in_use()->crc;
+}
+
+const gwi_lowrank_kernels *gwi_lowrank(void)
+{
+    return &in_use()->lowrank;
 }

@@ -53,6 +53,41 @@ static uint32_t count_down(const uint32_t *count, uint32_t digit, size_t *k)
     return digit;
 }
 
+/* Up to this many values are compared with one bound after the other. */
+enum { FEW = 512 };
+
+static size_t count_from(const int32_t *keys, size_t n, int32_t least)
+{
+    int32_t count = 0;
+
+    for (size_t i = 0; i < n; i++)
+        count += keys[i] >= least;
+    return (size_t)count;
+}
+
+/* The largest bound that k keys reach, bit by bit below the highest in which keys
+ * differ. Counting few keys thirty times is faster than emptying three histograms. */
+static int32_t nth_of_few(const float *value, size_t n, size_t k, size_t *ties)
+{
+    int32_t keys[FEW], all = INT32_MAX, any = 0, nth;
+
+    for (size_t i = 0; i < n; i++) {
+        keys[i] = gwi_magnitude_key(value[i]);
+        all &= keys[i];
+        any |= keys[i];
+    }
+    uint32_t differ = (uint32_t)(all ^ any);
+    int bits = differ == 0 ? 0 : 32 - __builtin_clz(differ);
+    nth = bits == 0 ? any : (int32_t)((uint32_t)any >> bits << bits);
+    for (int bit = bits - 1; bit >= 0; bit--) {
+        int32_t higher = nth | (int32_t)1 << bit;
+        if (count_from(keys, n, higher) >= k)
+            nth = higher;
+    }
+    *ties = k - count_from(keys, n, nth + 1);
+    return nth;
+}
+
 /* One histogram per digit of the key, from the top. What has other digits before
  * goes to one of several bins past the end: a branch would be mispredicted, and a
  * single bin would make each count wait for the one before. */
@@ -65,6 +100,8 @@ int32_t gwi_nth_key(const float *value, size_t n, size_t k, size_t *ties)
     uint32_t count[BINS + PAST], prefix = 0;
 
     assert(k >= 1 && k <= n);
+    if (n <= FEW)
+        return nth_of_few(value, n, k, ties);
     for (size_t d = 0; d < sizeof digit / sizeof *digit; d++) {
         const int shift = digit[d].shift, width = digit[d].width;
         const uint32_t last = (1u << width) - 1;
@@ -260,6 +297,18 @@ static int32_t first_guess(const gwi_topk_guess *guess, const search *s)
     return gwi_magnitude_key(guess->threshold * (1.0f - guess->margin)) - 1;
 }
 
+/* A guess below one that was too high: from samples, or if there are too few values for
+ * that about two thirds of the one before, a few times. */
+static int32_t lower_guess(const search *s, int32_t guess, int tries)
+{
+    enum { STEP = 3 << 21, MOST_TRIES = 4 };
+    int32_t sampled = tries == 0 ? sampled_guess(s) : -1;
+
+    if (sampled >= 0 || s->n > 16 * SPARE || tries == MOST_TRIES)
+        return sampled;
+    return guess - STEP;
+}
+
 /* Finds at least k candidates, or all entries that are not 0, for a guess and lower
  * ones. Returns how many the first guess has found. */
 static size_t search_down(search *s, int32_t guess)
@@ -275,7 +324,7 @@ static size_t search_down(search *s, int32_t guess)
         if (found >= s->k || guess == 0)
             return first;
         gwi_put_back(&s->list[0], s->r);
-        guess = tries == 0 ? sampled_guess(s) : 0;
+        guess = lower_guess(s, guess, tries);
     }
 }
 

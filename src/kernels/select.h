@@ -64,6 +64,21 @@ size_t gwi_select_topk(gwi_topk_guess *guess, gwi_topk_work *work, float *r,
                        const float *g, size_t n, size_t k, uint32_t *index,
                        float *value);
 
+/* ---- the k largest of each tile ---------------------------------------------- */
+
+/* A vector cut into runs of so many floats, of which the last may be shorter. */
+typedef struct gwi_tiles {
+    gwi_topk_guess *guesses; /* one for each tile */
+    gwi_topk_work *work;     /* for any of them */
+    size_t floats;           /* of a tile, at least 1 */
+    size_t k, last_k;        /* entries of a whole tile, and of a shorter one */
+} gwi_tiles;
+
+/* gwi_select_topk() for each tile in turn, while it is in the cache; index counts from
+ * the beginning of r. Returns how many entries were moved in all. */
+size_t gwi_select_tiles(const gwi_tiles *tiles, float *r, const float *g, size_t n,
+                        uint32_t *index, float *value);
+
 /* ---- above a threshold ----------------------------------------------------- */
 
 /* What is to go: entries of a magnitude above that of `value` and, if `ties`, those of

@@ -163,12 +163,10 @@ static void take_velocity(gw_sync *s, float *v)
 
 void gwi_momentum_enter(gw_sync *s, float *v)
 {
-    if (!gwi_has_momentum(&s->spec))
-        return;
     clip_gradient(s, v);
     if (is_global(&s->spec))
         add_velocity(s, v);
-    else
+    else if (is_local(&s->spec))
         take_velocity(s, v);
 }
 

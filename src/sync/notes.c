@@ -80,7 +80,8 @@ gw_status gwi_blame(gw_sync *s, int from, gw_status st)
 
 static gw_status check_note(const gw_sync *s, gwi_note note)
 {
-    uint64_t worker = (note >> 32) - 1, tensor = note & UINT32_MAX;
+    /* A message that names worker 2^32 - 1 makes a note that wraps to 0. */
+    uint64_t worker = (uint32_t)((note >> 32) - 1), tensor = note & UINT32_MAX;
     size_t tensors = s->whole->layout->count;
 
     if (worker > (uint64_t)s->comm->workers || tensor >= tensors)

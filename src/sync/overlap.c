@@ -33,7 +33,7 @@ int gw_sync_overlaps(const gw_sync *s)
 static bool piecewise(const gw_sync *s)
 {
     return s->now.gradient && (s->now.dense || gwi_spec_is_dense(&s->spec)) &&
-           s->kept[GWI_VELOCITY] == NULL;
+           s->kept[GWI_VELOCITY] == NULL && !gwi_estimates(&s->spec);
 }
 
 bool gwi_overlap_pending(const gw_sync *s)

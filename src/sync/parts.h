@@ -36,16 +36,30 @@ typedef struct gwi_remembered {
     bool (*wanted)(const gwi_spec *spec); /* NULL: always */
     /* Returns how many floats it has; NULL: as many as the model. */
     size_t (*floats)(const gwi_spec *spec, const gw_layout *layout);
+    bool by_layout; /* floats() depends on the layout: each segment has its own */
 } gwi_remembered;
 
 /* Tags of the memories that several files know, and the number of tags. */
-enum { GWI_RESIDUAL, GWI_VELOCITY, GWI_REFERENCE, GWI_MEAN, GWI_RATE, GWI_TAGS = 16 };
+enum {
+    GWI_RESIDUAL,
+    GWI_VELOCITY,
+    GWI_REFERENCE,
+    GWI_MEAN,
+    GWI_RATE,
+    GWI_FACTOR = 8,
+    GWI_LAST = 9,
+    GWI_ESTIMATE = 10,
+    GWI_TAGS = 16
+};
 
 struct gwi_part {
     const char *name;
     const gwi_key *keys;  /* ends with one without a name */
     const void *defaults; /* the options before keys set them; NULL: zeros */
     size_t options_size;  /* bytes of options */
+    /* The part that this one refines: its options begin with those of that part, and
+     * keep the values that were set. NULL: none. */
+    const gwi_part *refines;
 
     /* Checks what this part needs of the other parts, and fails with GW_ERR_SPEC and a
      * message of its own. `stage` is the stage that uses this part. Nothing is switched
@@ -197,7 +211,8 @@ struct gwi_exchange {
     bool closes_up; /* gets v and residual without small tensors: gwi_rest() */
     bool differs;   /* leaves different vectors on the workers */
     bool codes;     /* does not send the floats themselves, whatever the coder */
-    bool (*gathers)(const gwi_spec *spec); /* all to all: bytes grow with workers */
+    bool (*gathers)(const gwi_spec *spec);  /* all to all: bytes grow with workers */
+    bool (*by_entry)(const gwi_spec *spec); /* needs v as one vector, not in pieces */
     /* Returns the steps between averages of models that drift apart; NULL or 0:
      * never. */
     uint64_t (*resync)(const gwi_spec *spec);
@@ -211,6 +226,18 @@ typedef struct gwi_memory {
     bool (*keeps)(const gwi_spec *spec); /* whether there is a residual; NULL: none */
     /* Keeps the entries of list, which were not sent, or not exactly. */
     void (*keep)(gw_sync *sync, const gwi_list *list);
+    /* Returns the factor of the residual before a selector adds to it; NULL: 1. */
+    double (*decay)(const gwi_spec *spec);
+
+    /* For memories that change what is sent. All are called with the whole sync, around
+     * every exchange of what the spec sends, dense steps included. enter() replaces the
+     * vector of this worker with what is handed to the exchange; it is not called if
+     * the vector has a note. leave() replaces the average with the result of the step.
+     * skip() is called instead of leave(), on all workers, if the step is skipped. All
+     * or none are NULL. */
+    void (*enter)(gw_sync *sync, float *v);
+    void (*leave)(gw_sync *sync, float *v);
+    void (*skip)(gw_sync *sync);
 } gwi_memory;
 
 /* ---- outer: what is done with the average ------------------------------------------
@@ -221,11 +248,6 @@ typedef struct gwi_outer {
     /* * x is the average of what was sent of the changes since the last common model.
      * It becomes the model to continue from. */
     void (*step)(gw_sync *sync, float *x);
-    /* see() gets this worker's model after each step. end() replaces x with the model
-     * that training ends with. */
-    void (*see)(gw_sync *sync, const float *x);
-    void (*end)(gw_sync *sync, float *x);
-    bool (*sees)(const gwi_spec *spec); /* whether it must see models */
 } gwi_outer;
 
 /* ---- the parts that other files name ------------------------------------------------
@@ -240,9 +262,10 @@ extern const gwi_coder gwi_coder_f32, gwi_coder_bf16, gwi_coder_levels, gwi_code
     gwi_coder_2bit;
 extern const gwi_exchange gwi_exchange_dense, gwi_exchange_common, gwi_exchange_gather,
     gwi_exchange_tree, gwi_exchange_coded, gwi_exchange_means;
-extern const gwi_memory gwi_memory_none, gwi_memory_residual;
+extern const gwi_memory gwi_memory_none, gwi_memory_residual, gwi_memory_ef21;
 extern const gwi_outer gwi_outer_take;
-extern const gwi_part gwi_momentum, gwi_ramp, gwi_small_tensors, gwi_agreement;
+extern const gwi_part gwi_past_models, gwi_momentum, gwi_ramp, gwi_small_tensors,
+    gwi_agreement;
 
 static inline const gwi_schedule *gwi_schedule_of(const gwi_spec *spec)
 {
@@ -285,12 +308,37 @@ static inline bool gwi_loses(const gwi_spec *spec)
     return gwi_exchange_of(spec)->lossy && spec->subject != GWI_MODEL;
 }
 
+/* Returns whether the exchange that was asked for, if one was, sends something else
+ * than floats. */
+static inline bool gwi_exchange_codes(const gwi_spec *spec)
+{
+    const gwi_exchange *asked = gwi_exchange_of(spec);
+
+    return asked != NULL && asked->codes &&
+           (asked->part.off == NULL || !asked->part.off(spec));
+}
+
 /* Returns whether what is not sent is kept in a residual. */
 static inline bool gwi_keeps_residual(const gwi_spec *spec)
 {
     const gwi_memory *memory = gwi_memory_of(spec);
 
     return memory->keeps != NULL && memory->keeps(spec);
+}
+
+/* Returns whether the memory changes what is sent: results are then estimates of the
+ * average, and not sums of entries that come late. */
+static inline bool gwi_estimates(const gwi_spec *spec)
+{
+    return gwi_memory_of(spec)->enter != NULL;
+}
+
+/* Returns the factor that the residual loses weight by. */
+static inline double gwi_decay(const gwi_spec *spec)
+{
+    const gwi_memory *memory = gwi_memory_of(spec);
+
+    return memory->decay != NULL ? memory->decay(spec) : 1;
 }
 
 /* Return whether each worker chooses the entries that it sends, and whether it leaves
@@ -305,6 +353,13 @@ static inline bool gwi_chooses(const gwi_spec *spec)
     const gwi_selector *selector = gwi_selector_of(spec);
 
     return selector->run != NULL && !selector->part.off(spec);
+}
+
+/* Returns whether the average change of the models is not just added to the last common
+ * one. */
+static inline bool gwi_steps_outside(const gwi_spec *spec)
+{
+    return spec->part[GWI_OUTER] != &gwi_outer_take.part;
 }
 
 /* Returns whether a spec sends only some coordinates. */

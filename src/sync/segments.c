@@ -148,8 +148,8 @@ static void share_kept(gw_sync *s, const gwi_remembered *m)
 
     for (size_t i = 0; i < s->segment_count; i++) {
         s->segments[i]->kept[m->tag] = at;
-        if (m->floats == NULL)
-            at += s->segments[i]->layout->floats;
+        if (m->floats == NULL || m->by_layout)
+            at += gwi_memory_floats(&s->spec, s->segments[i]->layout, m);
     }
 }
 

@@ -3,6 +3,7 @@
  * selection.c - from a vector to the list of entries that is sent. */
 #include "sync/selection.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -25,8 +26,10 @@ size_t gwi_wanted(const gw_sync *s)
 
 void gwi_choose(gw_sync *s, const gwi_result *at)
 {
-    float *r = s->kept[GWI_RESIDUAL];
+    float *r = s->kept[GWI_RESIDUAL], decay = (float)gwi_decay(&s->spec);
 
+    if (r != NULL && decay != 1)
+        gwi_scale(r, decay, s->layout->floats);
     if (r != NULL)
         gwi_selector_of(&s->spec)->run(s, r, at->v);
     else
@@ -38,6 +41,32 @@ void gwi_keep(gw_sync *s, const gwi_list *list)
 {
     if (gwi_memory_of(&s->spec)->keep != NULL)
         gwi_memory_of(&s->spec)->keep(s, list);
+}
+
+/* ---- lists ------------------------------------------------------------------- */
+
+void gwi_list_copy(gwi_list *to, const gwi_list *from)
+{
+    assert(from->n <= to->cap);
+    to->n = from->n;
+    memcpy(to->index, from->index, from->n * sizeof *from->index);
+    memcpy(to->value, from->value, from->n * sizeof *from->value);
+}
+
+bool gwi_list_has(const gwi_list *list, size_t *at, uint32_t index)
+{
+    while (*at < list->n && list->index[*at] < index)
+        ++*at;
+    return *at < list->n && list->index[*at] == index;
+}
+
+void gwi_keep_if(gw_sync *s, const gwi_list *list, const gwi_list *final, bool in)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < list->n; i++)
+        if (gwi_list_has(final, &at, list->index[i]) == in)
+            s->kept[GWI_RESIDUAL][list->index[i]] += list->value[i];
 }
 
 /* ---- results ---------------------------------------------------------------- */
@@ -73,8 +102,12 @@ void gwi_result_add(const gw_sync *s, const gwi_result *at, const gwi_list *list
 
 bool gwi_goes_straight(const gw_sync *s)
 {
-    return s->now.gradient && !s->now.dense && gwi_exchange_of(&s->spec)->of_lists &&
-           s->kept[GWI_RESIDUAL] != NULL && !gwi_has_momentum(&s->spec) &&
+    const gwi_exchange *exchange = gwi_exchange_of(&s->spec);
+    bool by_entry = exchange->by_entry != NULL && exchange->by_entry(&s->spec);
+
+    return s->now.gradient && !s->now.dense && exchange->of_lists && !by_entry &&
+           s->kept[GWI_RESIDUAL] != NULL && gwi_decay(&s->spec) == 1 &&
+           !gwi_has_momentum(&s->spec) && !gwi_estimates(&s->spec) &&
            gwi_transform_of(&s->spec)->forward == NULL && s->whole->small.count == 0;
 }
 
@@ -113,4 +146,18 @@ gwi_note gwi_look_at_selected(gw_sync *s)
     if (gwi_exchange_of(&s->spec)->closes_up)
         bad = gwi_rest_place(s, bad);
     return gwi_note_at(s, bad);
+}
+
+gwi_note gwi_drop_overflow(const gw_sync *s, const gwi_list *list)
+{
+    size_t bad = list->n;
+
+    if (!gwi_looks(s))
+        return 0;
+    for (size_t i = list->n; i-- > 0;)
+        if (!isfinite(list->value[i])) {
+            list->value[i] = 0;
+            bad = i;
+        }
+    return bad < list->n ? gwi_note_of_sum(s, list->index[bad]) : 0;
 }

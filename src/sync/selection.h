@@ -30,6 +30,17 @@ void gwi_choose(gw_sync *sync, const gwi_result *at);
 /* Gives back what was not sent, or not exactly. */
 void gwi_keep(gw_sync *sync, const gwi_list *list);
 
+/* Copies a list, for which `to` has room. */
+void gwi_list_copy(gwi_list *to, const gwi_list *from);
+
+/* Returns whether the list, whose indices ascend, has this one. Asked for ascending
+ * indices, from *at = 0 on. */
+bool gwi_list_has(const gwi_list *list, size_t *at, uint32_t index);
+
+/* Adds to the residual those entries whose index is in the final list, or is not. The
+ * indices of both ascend. */
+void gwi_keep_if(gw_sync *sync, const gwi_list *list, const gwi_list *final, bool in);
+
 /* Clears the result, and adds a list whose entries ascend. */
 void gwi_result_clear(const gw_sync *sync, const gwi_result *at);
 void gwi_result_add(const gw_sync *sync, const gwi_result *at, const gwi_list *list);
@@ -47,5 +58,9 @@ bool gwi_looks_later(const gw_sync *sync);
  * everything, so they are among what was selected; the residual is then spoiled.
  * Otherwise the gradient was good, and the residual has overflowed. */
 gwi_note gwi_look_at_selected(gw_sync *sync);
+
+/* Finite entries may add up to more than a float holds. Such a sum is of no use to
+ * anybody: it becomes 0, and the note that this returns says where. */
+gwi_note gwi_drop_overflow(const gw_sync *sync, const gwi_list *list);
 
 #endif

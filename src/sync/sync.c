@@ -9,6 +9,7 @@
 
 #include "kernels/vector.h"
 #include "sync/state/agreement.h"
+#include "sync/state/past_models.h"
 #include "sync/buckets.h"
 #include "sync/guard.h"
 #include "sync/measure.h"
@@ -76,16 +77,33 @@ static gw_status run_exchange(gw_sync *s, float *v, gwi_note *note)
     return GW_OK;
 }
 
+/* The memory may change what is sent of v, and what is made of the average. */
+static void enter_memory(gw_sync *s, float *v, gwi_note note)
+{
+    if (gwi_estimates(&s->spec) && note == 0)
+        gwi_memory_of(&s->spec)->enter(s, v);
+}
+
+static void leave_memory(gw_sync *s, float *v, gwi_note note)
+{
+    if (gwi_estimates(&s->spec) && note == 0)
+        gwi_memory_of(&s->spec)->leave(s, v);
+    else if (gwi_estimates(&s->spec))
+        gwi_memory_of(&s->spec)->skip(s);
+}
+
 /* Hands all segments of v to the exchange. A note of one is about all of them. */
 static gw_status exchange_all(gw_sync *s, float *v, gwi_note *note)
 {
     gwi_guard_begin(s, &(gwi_result){.v = v});
+    enter_memory(s, v, *note);
     for (size_t i = 0; i < s->segment_count; i++)
         make_ready(s->segments[i], v + s->segments[i]->base);
     GWI_TRY(gwi_segments_run(s, v, note, run_exchange));
     for (size_t i = 0; *note != 0 && i < s->segment_count; i++)
         if (s->segments[i]->gave)
             take_back(s->segments[i], v + s->segments[i]->base);
+    leave_memory(s, v, *note);
     if (*note == 0)
         gwi_guard_end(s);
     return GW_OK;
@@ -93,15 +111,26 @@ static gw_status exchange_all(gw_sync *s, float *v, gwi_note *note)
 
 /* ---- gradients ----------------------------------------------------------------- */
 
+/* Memories of changes of models know nothing of the gradients before. */
+static gw_status exchange_whole_gradient(gw_sync *s, float *grad, gwi_note *note)
+{
+    bool remembered = s->spec.subject == GWI_GRADIENT;
+
+    if (remembered)
+        enter_memory(s, grad, *note);
+    gwi_decodes(s);
+    GWI_TRY(gwi_segments_run(s, grad, note, gwi_average_dense));
+    if (remembered)
+        leave_memory(s, grad, *note);
+    if (*note == 0)
+        gwi_momentum_whole(s, grad);
+    return GW_OK;
+}
+
 static gw_status exchange_gradient(gw_sync *s, float *grad, gwi_note *note)
 {
-    if (s->now.dense) {
-        gwi_decodes(s);
-        GWI_TRY(gwi_segments_run(s, grad, note, gwi_average_dense));
-        if (*note == 0)
-            gwi_momentum_whole(s, grad);
-        return GW_OK;
-    }
+    if (s->now.dense)
+        return exchange_whole_gradient(s, grad, note);
     if (*note == 0)
         gwi_momentum_enter(s, grad);
     GWI_TRY(exchange_all(s, grad, note));
@@ -253,12 +282,6 @@ static gw_status exchange_model(gw_sync *s, float *x, gwi_note *note)
     return gwi_segments_run(s, x, note, exchange_segment);
 }
 
-static void see_model(gw_sync *s, const float *x)
-{
-    for (size_t i = 0; i < s->segment_count; i++)
-        gwi_outer_of(&s->spec)->see(s->segments[i], x + s->segments[i]->base);
-}
-
 static gw_status check_started(const gw_sync *s)
 {
     if (s->kept[GWI_REFERENCE] == NULL || s->started)
@@ -276,8 +299,8 @@ static bool refers(const gw_sync *s)
 
 int gw_sync_model_due(const gw_sync *s)
 {
-    return s->now.model || gwi_repairs(s) || gwi_outer_of(&s->spec)->sees(&s->spec) ||
-           refers(s) || gwi_agreement_due(s);
+    return s->now.model || gwi_repairs(s) || gwi_sees_models(&s->spec) || refers(s) ||
+           gwi_agreement_due(s);
 }
 
 /* What a step does with the models, in order. */
@@ -286,7 +309,7 @@ static gw_status model_step(gw_sync *s, float *params)
     gwi_note note = 0;
     gw_status st = GW_OK;
 
-    see_model(s, params);
+    gwi_see_model(s, params);
     if (gwi_repairs(s))
         st = average_models(s, params, &note);
     else if (s->now.model)
@@ -333,7 +356,7 @@ static bool leaves_equal(const gw_sync *s)
         return false;
     if (s->step <= gwi_schedule_start(&s->spec))
         return s->started; /* dense steps from equal models */
-    return !gwi_outer_of(&s->spec)->sees(&s->spec) && s->step == s->phase.end &&
+    return !gwi_sees_models(&s->spec) && s->step == s->phase.end &&
            s->step == s->exchanged;
 }
 
@@ -344,8 +367,7 @@ gw_status gw_sync_finish(gw_sync *s, float *params)
     gwi_note note = 0;
     gw_status st = GW_OK;
 
-    for (size_t i = 0; i < s->segment_count; i++)
-        gwi_outer_of(&s->spec)->end(s->segments[i], params + s->segments[i]->base);
+    gwi_end_models(s, params);
     if (averages) {
         gwi_measure_begin(s);
         st = average_models(s, params, &note);

@@ -27,10 +27,16 @@ def largest(v, k):
     return np.sort(order[keys[order] > 0])
 
 
-def common_positions(key, n, k):
+def largest_in_tiles(v, tile, density):
+    """The same in each run of `tile` entries, of which the last may be shorter."""
+    parts = [(b, v[b:b + tile]) for b in range(0, len(v), tile)]
+    return np.concatenate([b + largest(part, count_for(density, len(part))) for b, part in parts])
+
+
+def common_positions(key, n, k, turn=0):
     """One of each of k cells, by the key of all workers."""
     cells = [(i * n // k, (i + 1) * n // k) for i in range(k)]
-    return np.array([begin + ((draw(key, i) >> 32) * (end - begin) >> 32)
+    return np.array([begin + (((draw(key, i) >> 32) * (end - begin) >> 32) + turn) % (end - begin)
                      for i, (begin, end) in enumerate(cells)], np.int64)
 
 
@@ -132,8 +138,27 @@ def mean_of(magnitude, fallback):
     return np.float32(np.cumsum(magnitude.astype(np.float64))[-1] / float(len(magnitude)))
 
 
+def best_centres(size):
+    """Two centres by Lloyd's algorithm, and which magnitudes go to the upper one."""
+    some = size[::max(1, len(size) // 4096)]
+    border = mean_of(some, np.float32(0))
+    centres = [border, border]
+    for _ in range(8):
+        upper = some >= border
+        centres = [mean_of(some[upper == b], c) for b, c in enumerate(centres)]
+        middle = np.float32(0.5) * centres[0] + np.float32(0.5) * centres[1]
+        if middle == border:
+            break
+        border = middle
+    upper = size >= border
+    return [mean_of(size[upper == b], c) for b, c in enumerate(centres)], upper
+
+
 def encode_centres(v, bits, centre):
     size = np.abs(v)
+    if centre == "best":
+        centres, upper = best_centres(size)
+        return np.uint32(bits).tobytes() + f32_bytes(centres) + pack(np.signbit(v) + 2 * upper, bits)
     low, high = (size.min(), size.max()) if len(v) else (np.float32(0), np.float32(0))
     width = np.float32(0.5) * (high - low)
     upper = size - low >= width if bits == 2 else np.zeros(len(v), bool)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from collectives_read import allreduce
-from encoding import COMMON, common_positions
+from encoding import COMMON, common_positions, count_for, key_of
 from exchanges import average
 
 
@@ -37,6 +37,13 @@ def bring(crew, w, vector, positions, note):
     if note:
         put_back(crew, w, positions, values)
     return None if note else values, note
+
+
+def shared_positions(crew):
+    """Those of the models, where a share of them is averaged."""
+    k, turns = count_for(crew.spec.density, crew.n), crew.spec.order == "turns"
+    key = key_of(crew.seed, 0, COMMON) if turns else crew.key(COMMON)
+    return common_positions(key, crew.n, k, crew.step if turns else 0)
 
 
 def nothing(crew, notes):

@@ -9,7 +9,7 @@ import numpy as np
 
 from bytes_and_checks import require
 from collectives_read import allreduce, lesser
-from encoding import count_for, encode, key_of, lane_sum, largest, magnitudes
+from encoding import count_for, encode, key_of, lane_sum, largest, largest_in_tiles, magnitudes
 from headed import DENSE, NOTE, SPARSE, longest, open_message
 from momentum_read import mask
 from specs import LOSSY, segments
@@ -27,16 +27,21 @@ class Crew:
         self.rest = np.setdiff1d(np.arange(n), self.small)
         self.places = np.arange(n)  # where in the vector these lie
         self.residual = self.zeros(spec.remembers)
-        self.velocity = self.zeros(spec.momentum > 0)
+        self.velocity = self.zeros(spec.momentum > 0 or spec.outer["momentum"] > 0)
         self.mean = self.zeros(spec.average == "polyak")
         one_velocity = spec.momentum > 0 and spec.velocity == "global"
         self.rate = [np.zeros(1, np.float32)] * workers if one_velocity else None  # never told
+        self.last, self.estimate = self.zeros(spec.estimates), self.zeros(spec.estimates)
+        self.factor = self.zeros(spec.exchange == "thin", sum(
+            spec.rank * cols for _, rows, cols in layout.tensors
+            if 2 * spec.rank * (rows + cols) < rows * cols))
         self.reference = None
         self.certain = [True] * workers  # whether the residual is known
         self.lost, self.applied = [0.0] * workers, [0.0] * workers
 
-    def zeros(self, wanted):
-        return [np.zeros(self.layout.n, np.float32) for _ in range(self.workers)] if wanted else None
+    def zeros(self, wanted, floats=None):
+        n = self.layout.n if floats is None else floats
+        return [np.zeros(n, np.float32) for _ in range(self.workers)] if wanted else None
 
     def key(self, worker, second=False):
         return key_of(self.seed, self.step, worker + (self.workers if second else 0))
@@ -54,7 +59,10 @@ class Crew:
 
     def most(self):
         """The most entries that the spec can ever ask for."""
-        k = count_for(self.spec.most_density(), self.n)
+        density, tile = self.spec.most_density(), self.spec.tile or self.n
+        if tile < self.n:
+            return sum(count_for(density, min(tile, self.n - b)) for b in range(0, self.n, tile))
+        k = count_for(density, self.n)
         return min(self.n, 4 * k + 1024) if self.spec.has("drop") else k
 
 
@@ -133,7 +141,7 @@ def error_of(v, decoded):
 def take_in(crew, w, v):
     """The vector from which worker w selects."""
     if crew.residual:
-        crew.residual[w] = crew.residual[w] + v
+        crew.residual[w] = np.float32(crew.spec.decay) * crew.residual[w] + v
         return crew.residual[w]
     return v
 
@@ -145,7 +153,10 @@ def remove(crew, w, positions, errors):
 
 
 def check_selected(crew, v, positions):
-    if crew.spec.has("topk", "gtopk"):
+    if 0 < crew.spec.tile < len(v):
+        due = largest_in_tiles(v, crew.spec.tile, crew.spec.density_at(crew.step))
+        require(np.array_equal(positions, due), "others are the largest of their tiles")
+    elif crew.spec.has("topk", "gtopk", "oktopk", "sparseloco"):
         require(np.array_equal(positions, largest(v, crew.wanted())), "others are the largest")
     else:
         sent = np.zeros(len(v), bool)
@@ -176,13 +187,17 @@ def lists_gathered(crew, vectors, notes):
     note = 0
     for m in messages:
         note = lesser(note, note_of(m))
-    result = np.zeros(crew.n, np.float32)
+    result, senders = np.zeros(crew.n, np.float32), np.zeros(crew.n, np.float32)
+    by_senders = crew.spec.combine == "senders"
     for w, m in enumerate(messages):
         if m.kind == NOTE:
             continue
         if note and crew.residual:
             crew.residual[w][m.positions] += m.values
-        result[m.positions] += m.values / np.float32(crew.workers)
+        result[m.positions] += m.values if by_senders else m.values / np.float32(crew.workers)
+        senders[m.positions] += 1
+    if by_senders:
+        result /= np.maximum(senders, np.float32(1))
     return [result] * crew.workers, note
 
 

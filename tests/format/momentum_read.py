@@ -30,18 +30,18 @@ def joined(crew, w, g):
 
 def enter(crew, w, g):
     """What worker w hands to the exchange."""
-    return joined(crew, w, clipped(crew, g)) if crew.velocity else g
+    return joined(crew, w, clipped(crew, g)) if crew.spec.momentum > 0 else g
 
 
 def mask(crew, w, positions):
     """Worker w has selected these."""
-    if crew.velocity and is_local(crew) and crew.spec.mask == "on":
+    if crew.spec.momentum > 0 and is_local(crew) and crew.spec.mask == "on":
         crew.velocity[w][positions] = 0
 
 
 def leave(crew, results):
     """What the exchange's results become."""
-    if not crew.velocity or is_local(crew):
+    if crew.spec.momentum == 0 or is_local(crew):
         return results
     before, crew.velocity = crew.velocity, [v.copy() for v in results]
     if crew.spec.nesterov == "off":
@@ -52,12 +52,12 @@ def leave(crew, results):
 
 def whole(crew, averages):
     """What averages become in the warm-up."""
-    if not crew.velocity:
+    if crew.spec.momentum == 0:
         return averages
     return leave(crew, [joined(crew, w, g) for w, g in enumerate(averages)])
 
 
 def skip(crew):
     """The step has come to a note."""
-    if crew.velocity and not is_local(crew):
+    if crew.spec.momentum > 0 and not is_local(crew):
         crew.velocity = crew.zeros(True)

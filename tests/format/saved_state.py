@@ -2,12 +2,13 @@
 """saved_state.py - the state of a sync, as docs/format-files.md has it."""
 from bytes_and_checks import Parts, fnv1a, require
 
-VECTORS = ("residual", "velocity", "reference", "mean", "rate")
+VECTORS = {0: "residual", 1: "velocity", 2: "reference", 3: "mean", 4: "rate", 8: "factor",
+           9: "last", 10: "estimate"}
 COUNTERS = ("steps", "skipped", "bytes_sent", "bytes_received", "messages_sent",
             "messages_received")
 
 
-def read_state(data, quick=False):
+def read_state(data, quick=False, factor_floats=0):
     """The fields of a state, by name. quick leaves out the check, which takes long here."""
     parts, state = Parts(data), {}
     require(parts.take(8) == b"GWSTATE1", "not a state")
@@ -17,9 +18,9 @@ def read_state(data, quick=False):
     text = parts.take(256)
     state["spec"] = text.split(b"\0")[0].decode("ascii")
     require(text == state["spec"].encode().ljust(256, b"\0"), "the spec is not filled up with 0")
-    require(held < 32, f"vectors {held}")
-    for bit, name in enumerate(VECTORS):
-        count = 1 if name == "rate" else state["n"]
+    require(held & ~sum(1 << bit for bit in VECTORS) == 0, f"vectors {held}")
+    for bit, name in VECTORS.items():
+        count = {"rate": 1, "factor": factor_floats}.get(name, state["n"])
         state[name] = parts.floats(count) if held >> bit & 1 else None
     check, = parts.numbers("Q")
     parts.end()

@@ -9,21 +9,28 @@ from headed import BF16, CENTRES, F32, LEVELS, SIGNS
 
 ORDER = {
     "dense": "", "none": "", "bf16": "",
-    "topk": "density residual warmup ladder dense_below",
+    "topk": "density residual warmup ladder dense_below tile decay combine",
     "gtopk": "density putback residual warmup ladder dense_below",
     "drop": "rate threshold residual warmup ladder dense_below",
     "randk": "density residual warmup ladder dense_below seed",
     "qsgd": "bits bucket norm residual via warmup dense_below seed",
     "sign": "bucket residual via warmup dense_below",
     "a2sgd": "resync", "local": "every grow start average", "oneshot": "average",
+    "outer": "lr momentum nesterov", "diloco": "every lr momentum nesterov start average",
+    "sparseloco": "every density tile decay combine centre residual lr momentum nesterov start",
     "update": "start scale", "spa": "chunks", "pqasgd": "every bits bucket norm residual via seed",
     "q": "bits bucket norm seed", "1bit": "centre", "2bit": "centre",
     "momentum": "momentum clip mask velocity nesterov dampening", "check": "every",
+    "lowrank": "rank error residual warmup", "ef21": "eta", "sparta": "density order seed",
+    "oktopk": "density residual warmup ladder dense_below",
 }
-REALS = ("density", "rate", "grow", "scale", "momentum", "clip", "dampening")
+# Not written where they are as usual, unless the stage has another default.
+UNSAID = {"tile": "0", "decay": "1", "combine": "all"}
+OUTER = ("lr", "momentum", "nesterov")  # of the outer step; gradients have two of them, too
+REALS = ("lr", "decay", "density", "rate", "grow", "scale", "momentum", "clip", "dampening", "eta")
 WORDS = ("residual", "putback", "threshold", "norm", "via", "average", "centre", "mask",
-         "velocity", "nesterov")
-LOSSY = ("lists", "tree", "common", "coded")  # exchanges that do not send all as it is
+         "velocity", "nesterov", "order", "error", "combine")
+LOSSY = ("lists", "tree", "owners", "common", "coded", "thin")  # exchanges that do not send all as it is
 LADDER = (0.25, 0.0625, 0.015625, 0.004)
 
 
@@ -31,7 +38,9 @@ def read_stage(text):
     """The name of a stage, and its options."""
     name, _, rest = text.partition(":")
     options = dict(item.split("=") for item in rest.split(",")) if rest else {}
-    if list(options) != ORDER[name].split():
+    unsaid = () if name == "sparseloco" else UNSAID
+    due = [key for key in ORDER[name].split() if key in options or key not in unsaid]
+    if list(options) != due or any(options.get(key) == UNSAID[key] for key in unsaid):
         raise ValueError(f"'{text}' has not the options of its stage, in their order")
     return name, {key: read_value(key, value) for key, value in options.items()}
 
@@ -51,15 +60,21 @@ class Spec:
         self.chunks, self.bits, self.bucket, self.norm = 1, 32, 512, "max"
         self.warmup = self.ladder = self.dense_below = self.resync = self.seed = 0
         self.momentum = self.clip = self.dampening = 0.0
+        self.eta, self.rank, self.error = 1.0, 0, "mean"
         self.scale, self.velocity, self.nesterov = 1.0, "global", "off"
         self.mask, self.check, self.residual, self.threshold = "on", 1000, "off", "global"
         self.centre, self.putback, self.average, self.via = "mean", "own", "none", "auto"
         stages = [read_stage(stage) for stage in canonical.split("+")]
         self.names = [name for name, _ in stages]
+        self.tile, self.decay, self.combine = 0, 1.0, "all"
+        self.outer = {"lr": 1.0, "momentum": 0.0, "nesterov": "on"}
         for name, options in stages:
             if name == "check":
                 options = {"check": options["every"]}
+            if "lr" in options:
+                self.outer = {key: options.pop(key) for key in OUTER}
             self.__dict__.update(options)
+        self.steps_outside = self.outer["lr"] != 1 or self.outer["momentum"] > 0
         self.choose()
 
     def has(self, *names):
@@ -71,20 +86,26 @@ class Spec:
         self.coding = BF16 if self.has("bf16") else F32
         if self.has("q", "qsgd", "pqasgd") and self.bits != 32:
             self.coding = LEVELS
-        if self.has("1bit", "2bit"):
+        if self.has("1bit", "2bit", "sparseloco"):
             self.coding, self.bits = CENTRES, 1 if self.has("1bit") else 2
         if self.has("sign"):
             self.coding, self.bits = SIGNS, 1
         if self.coding in (F32, BF16):
             self.bits = 0
-        self.selects = self.has("topk", "gtopk", "drop", "randk") and self.density < 1
+        self.selects = self.has("sparseloco", "topk", "gtopk", "oktopk", "drop", "randk") and self.density < 1
         self.exchange = self.choose_exchange()
         self.what = self.choose_what()
-        self.remembers = self.residual == "on" and self.exchange in LOSSY
+        lossy = self.exchange in LOSSY and self.what != "models"
+        self.estimates = self.has("ef21") and lossy
+        self.remembers = self.residual == "on" and self.exchange in LOSSY or self.estimates
 
     def choose_exchange(self):
         if self.has("a2sgd"):
             return "means"
+        if self.rank > 0:
+            return "thin"
+        if self.selects and self.has("oktopk"):
+            return "owners"
         if self.selects:
             return "tree" if self.has("gtopk") else "common" if self.has("randk") else "lists"
         return "sum" if self.coding == F32 else "coded"
@@ -97,10 +118,14 @@ class Spec:
             return "end"
         if self.has("spa") and self.chunks > 1:
             return "chunks"
+        if self.has("sparta") and self.density < 1:
+            return "shares"
         if self.has("update"):
             return "changes"
-        if not self.has("local", "spa", "pqasgd"):
+        if not self.has("local", "diloco", "sparseloco", "spa", "sparta", "pqasgd"):
             return "gradients"
+        if self.steps_outside:
+            return "changes"
         if self.every == 1 and self.average == "none":
             return "gradients"
         return "models" if self.exchange == "sum" and not self.has("pqasgd") else "changes"

@@ -3,15 +3,18 @@
 from them what the workers have, and compares that with what they had, and their states."""
 import numpy as np
 
+import ef21_read as ef21
 import momentum_read as momentum
 from bytes_and_checks import crc32c, fnv1a, require
-from collectives_read import Mail, compare, spread, to_all
+from collectives_read import Mail, allreduce, compare, spread, to_all
 from exchange_any import exchange
+from exchange_common_read import look, shared_positions
 from exchanges import Crew, average, by_buckets
 from saved_state import VECTORS, read_state
 from specs import Layout, Schedule, Spec, part
 
 IGNORE, SKIP = 2, 1
+PARTLY = ("chunks", "shares")  # of models are averaged
 
 
 class Ended(Exception):
@@ -104,8 +107,10 @@ class Replay:
         if not self.now.dense and self.spec.exchange != "sum":
             vectors = [v if notes[w] else momentum.enter(crew, w, v)
                        for w, v in enumerate(vectors)]
-            results, note = exchange(crew, vectors, notes)
+            results, note = ef21.around(crew, exchange, vectors, notes)
             return momentum.skip(crew) if note else momentum.leave(crew, results), note
+        if crew.estimate and self.spec.what == "gradients":
+            return ef21.whole(crew, vectors, notes)
         results, note = by_buckets(crew, vectors, notes, self.run.number("parts"))
         return results if note else momentum.whole(crew, results), note
 
@@ -135,6 +140,8 @@ class Replay:
         if self.spec.what == "chunks":
             chunks = self.spec.chunks
             return self.average(models, *part(self.layout.n, chunks, (self.step - 1) % chunks))
+        if self.spec.what == "shares":
+            return self.average_share(models)
         if self.spec.what == "models":
             return self.average(models, 0, self.layout.n)
         return self.exchange_change(models)
@@ -147,16 +154,38 @@ class Replay:
             x[begin:end] = result
         return results, note
 
+    def average_share(self, models):
+        positions = shared_positions(self.crew)
+        values = [x[positions] for x in models]
+        notes = [look(self.crew, w, v, positions) for w, v in enumerate(values)]
+        result, note = allreduce(self.mail, values, notes if self.crew.looks else None, self.workers)
+        note = note or look(self.crew, self.workers, result, positions)
+        results = [x.copy() for x in models]
+        for x in results:
+            x[positions] = result
+        return results, note
+
     def exchange_change(self, models):
         crew = self.crew
         notes = [crew.look(w, x) for w, x in enumerate(models)]
         changes = [x - crew.reference for x in models]
-        results, note = exchange(crew, changes, notes)
+        results, note = ef21.around(crew, exchange, changes, notes)
         if note:
             return None, note
-        results = [v * np.float32(self.spec.scale) + crew.reference for v in results]
+        results = [self.outer_step(w, v * np.float32(self.spec.scale))
+                   for w, v in enumerate(results)]
         crew.reference = results[0]
         return results, 0
+
+    def outer_step(self, w, change):
+        """The model that an optimizer makes of the last common one and its change."""
+        crew, rule = self.crew, self.spec.outer
+        lr, m = np.float32(rule["lr"]), np.float32(rule["momentum"])
+        if m > 0:
+            crew.velocity[w] = m * crew.velocity[w] + change
+            ahead = rule["nesterov"] == "on"
+            change = change + m * crew.velocity[w] if ahead else crew.velocity[w]
+        return crew.reference + lr * change
 
     # ---- comparing
 
@@ -168,7 +197,7 @@ class Replay:
             return True
         if self.now.gradient:
             return self.spec.exchange != "means"
-        return self.now.model and self.spec.what != "chunks"
+        return self.now.model and self.spec.what not in PARTLY
 
     def compares(self):
         every = self.spec.check
@@ -189,7 +218,7 @@ class Replay:
     def ended_equal(self):
         """Whether the last step has made the models equal, so that they are left alone."""
         last = self.step - 1
-        if self.spec.what == "chunks":
+        if self.spec.what in PARTLY:
             return False
         return last <= self.spec.start or (not self.crew.mean and last == self.schedule.end)
 
@@ -214,7 +243,8 @@ class Replay:
     def state(self):
         for w in range(self.workers):
             steps = min(self.step, self.run.number("steps"))
-            saved = read_state(self.run.states[self.step][w], quick=self.step not in (1, steps))
+            saved = read_state(self.run.states[self.step][w], self.step not in (1, steps),
+                               len(self.crew.factor[w]) if self.crew.factor else 0)
             due = {"n": self.layout.n, "step": steps, "steps": steps, "started": 1,
                    "phase": [self.schedule.begin, self.schedule.end], "spec": self.spec.text,
                    "skipped": self.skipped[w], "lost": self.crew.lost[w],
@@ -228,7 +258,7 @@ class Replay:
 
     def state_vectors(self, w, saved):
         reference = [self.crew.reference] * self.workers if self.crew.reference is not None else None
-        for name in VECTORS:
+        for name in VECTORS.values():
             due = reference if name == "reference" else getattr(self.crew, name)
             require((due is None) == (saved[name] is None), f"{name} is or is not in a state")
             if due is None:

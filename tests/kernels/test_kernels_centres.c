@@ -118,6 +118,88 @@ static void codes_are_as_specified(void **unused)
     assert_int_equal(gwi_centres_len(2, 0), 0);
 }
 
+static double squared_error(gwi_centre_kind kind, const float *v, size_t k)
+{
+    float error[CAP], least = INFINITY, most = 0;
+    double sum = 0;
+
+    memcpy(error, v, k * sizeof *v);
+    for (size_t i = 0; i < k; i++) {
+        least = fminf(least, fabsf(v[i]));
+        most = fmaxf(most, fabsf(v[i]));
+    }
+    gwi_centres c = gwi_centres_fit(kind, v, k, least, most);
+    gwi_centres_subtract(&c, error, k);
+    for (size_t i = 0; i < k; i++)
+        sum += (double)error[i] * (double)error[i];
+    return sum;
+}
+
+/* What Hivemind's quantizer makes of values if it has four bins instead of 256, as
+ * SparseLoCo's code has it. */
+static void four_bins(const float *v, size_t k, unsigned *codes, double *out)
+{
+    double mean = 0, squares = 0, sum[4] = {0}, count[4] = {0};
+
+    for (size_t i = 0; i < k; i++)
+        mean += (double)v[i] / (double)k;
+    for (size_t i = 0; i < k; i++)
+        squares += ((double)v[i] - mean) * ((double)v[i] - mean);
+    double scale = 6 * sqrt(squares) / sqrt((double)k - 1) / 4;
+    for (size_t i = 0; i < k; i++) {
+        double c = (double)v[i] - mean;
+        codes[i] = (unsigned)fmin(3, fmax(0, nearbyint(c / scale + 2)));
+        sum[codes[i]] += c;
+        count[codes[i]]++;
+    }
+    for (size_t i = 0; i < k; i++)
+        out[i] = mean + sum[codes[i]] / count[codes[i]];
+}
+
+/* Theirs has three bins for four codes, and one of them is worth nothing. */
+static void four_bins_are_lopsided(void **unused)
+{
+    const float v[] = {3, -3, 1, -1};
+    const unsigned want[] = {3, 1, 2, 2};
+    const double value[] = {3, -3, 0, 0};
+    unsigned codes[4];
+    double out[4];
+
+    (void)unused;
+    four_bins(v, 4, codes, out);
+    for (size_t i = 0; i < 4; i++)
+        assert_true(codes[i] == want[i] && fabs(out[i] - value[i]) < 1e-12);
+    assert_true(squared_error(GWI_CENTRE_TWO_BEST, v, 4) == 0);
+}
+
+static double error_of_four_bins(const float *v, size_t k)
+{
+    unsigned codes[CAP];
+    double out[CAP], sum = 0;
+
+    four_bins(v, k, codes, out);
+    for (size_t i = 0; i < k; i++)
+        sum += ((double)v[i] - out[i]) * ((double)v[i] - out[i]);
+    return sum;
+}
+
+/* The largest of heavy-tailed values, such as a selection leaves. */
+static void best_is_best(void **unused)
+{
+    float v[CAP];
+
+    (void)unused;
+    for (int trial = 0; trial < 50; trial++) {
+        kept_values(v, CAP, 0.5f);
+        for (size_t i = 0; i < CAP; i++)
+            v[i] *= fabsf(v[i]);
+        double best = squared_error(GWI_CENTRE_TWO_BEST, v, CAP);
+        assert_true(best <= 1.001 * squared_error(GWI_CENTRE_TWO_MEAN, v, CAP));
+        assert_true(best <= squared_error(GWI_CENTRE_ONE_MEAN, v, CAP));
+        assert_true(best < 0.7 * error_of_four_bins(v, CAP));
+    }
+}
+
 /* A bucket without values keeps its lower end; equal values all lie in one. */
 static void empty_buckets(void **unused)
 {
@@ -229,6 +311,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_are_as_published),
         cmocka_unit_test(codes_are_as_specified),
+        cmocka_unit_test(four_bins_are_lopsided),
+        cmocka_unit_test(best_is_best),
         cmocka_unit_test(empty_buckets),
         cmocka_unit_test(columns_have_their_own_means),
         cmocka_unit_test(all_lengths_and_offsets),

@@ -93,6 +93,18 @@ class Drop(TopK):
         return np.sort(pick)[:room], cut
 
 
+def nearer(magnitudes, rounds=8):
+    """1 where a magnitude goes to the upper of two centres, which lie where they cause the
+    least squared error of all that were tried (Lloyd's algorithm)."""
+    sizes = magnitudes.astype(np.float64)
+    border = sizes.mean()
+    for _ in range(rounds):
+        upper = magnitudes >= F(border)
+        means = [F(sizes[upper == b].mean() if np.any(upper == b) else sizes.mean()) for b in (0, 1)]
+        border = F(0.5) * means[0] + F(0.5) * means[1]
+    return (magnitudes >= F(border)).astype(int)
+
+
 class Centres:
     """The values that arrive when kept ones are written in one or two bits."""
 
@@ -103,6 +115,8 @@ class Centres:
         """A number for each value: those with the same one share a centre."""
         if self.bits == 1:
             return columns if self.centre == "column" else np.zeros(len(magnitudes), int)
+        if self.centre == "best":
+            return nearer(magnitudes)
         width = (float(magnitudes.max()) - float(threshold)) / 2
         if width == 0:
             return np.zeros(len(magnitudes), int)

@@ -13,11 +13,15 @@ ModelChange: every H steps the change since the last common model z is exchanged
     with a quantizer and no memory this is PQASGD (Jiang & Agrawal 2018), with a
     sparsifier its residual remembers what was not sent.
 
+OuterSgd, DiLoCo (Douillard et al. 2023): an optimizer steps on the change, as PyTorch's
+    SGD defines it for the gradient -D:
+    u = m u + D;  z = z + lr (D + m u), or without Nesterov z + lr u
+
 SparseAverage, SPA (Jiang & Agrawal 2018): in step j every worker's chunk j mod p of p
     contiguous equal parts becomes the average of that chunk."""
 import numpy as np
 
-from sync_method import Method, average
+from sync_method import F, Method, average
 
 
 class LocalSgd(Method):
@@ -67,22 +71,39 @@ class LocalSgd(Method):
         return self.equal
 
 
+class OuterSgd:
+    """The step of an optimizer on changes of the common model."""
+
+    def __init__(self, lr=1, momentum=0, nesterov=True):
+        self.lr, self.momentum, self.nesterov = F(lr), F(momentum), nesterov
+        self.velocity = F(0)
+
+    def step(self, common, change):
+        self.velocity = self.momentum * self.velocity + change
+        ahead = change + self.momentum * self.velocity
+        return common + self.lr * (ahead if self.nesterov else self.velocity)
+
+
 class ModelChange(LocalSgd):
     """start is the model that all workers begin with, dense the number of steps whose
-    gradients are averaged instead; the exchanged change counts `scale` times."""
+    gradients are averaged instead; the exchanged change counts `scale` times, and the
+    outer optimizer makes a model of it."""
 
-    def __init__(self, workers, every, exchange, start, dense=0, scale=1):
-        super().__init__(workers, every=every, start=dense)
-        self.exchange, self.common, self.scale = exchange, start, np.float32(scale)
+    def __init__(self, workers, every, exchange, start, dense=0, scale=1, outer=None,
+                 polyak=False):
+        super().__init__(workers, every=every, start=dense, polyak=polyak)
+        self.exchange, self.common, self.scale = exchange, start, F(scale)
+        self.outer = outer or OuterSgd()
 
     def model(self, step, models):
         self.look(step)
+        self.iterates += models if self.polyak else []
         if not self.talked:
             return models
         changes = [x - self.common for x in models]
         update = self.exchange.exchange(step, changes)
         self.near, self.slack = self.exchange.near, self.exchange.slack
-        return [self.common + self.scale * update] * len(models)
+        return [self.outer.step(self.common, self.scale * update)] * len(models)
 
     def adopt(self, step, models):
         if self.equal:

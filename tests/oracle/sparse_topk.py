@@ -5,7 +5,10 @@
     send (j, a[j]) for j in I, perhaps in fewer bits
     r_i = a less what was sent;  u = (sum of what all sent) / P
 
-and what can be asked of every sparsifier: dense steps at first, a ladder of
+With tiles, I has the largest of each run of so many floats. With decay, a = g + decay r_i.
+With senders, u is the sum over the workers that sent a coordinate, by their number.
+
+And what can be asked of every sparsifier: dense steps at first, a ladder of
 densities, small tensors sent whole, and DGC's momentum correction."""
 import numpy as np
 
@@ -40,8 +43,9 @@ class TopK(Exchange):
     when the chosen values are sent; threshold is the smallest magnitude chosen."""
 
     def __init__(self, layout, workers, density, warmup=0, ladder=0, dense_below=0,
-                 residual=True, code=plain):
+                 residual=True, code=plain, tile=0, decay=1, senders=False):
         self.layout, self.workers, self.target = layout, workers, density
+        self.tile, self.decay, self.senders = tile or layout.n, F(decay), senders
         self.warmup, self.ladder = warmup, ladder
         self.keeps, self.code = residual, code
         self.residual = [np.zeros(layout.n, F) for _ in range(workers)]
@@ -67,11 +71,26 @@ class TopK(Exchange):
 
     def select(self, step, a):
         """The coordinates chosen of a, ascending, and the threshold."""
+        if self.tile < self.layout.n:
+            return self.select_in_tiles(step, a)
         candidates = np.abs(a[self.chosen_from])
         inside = largest(candidates, self.count(step))
         cut = candidates[inside].min() if len(inside) else F(0)
         self.near |= set(self.chosen_from[near_cut(candidates, cut)])
         return self.chosen_from[inside], cut
+
+    def select_in_tiles(self, step, a):
+        size = np.abs(a)
+        size[self.whole] = 0
+        picks = []
+        for begin in range(0, len(a), self.tile):
+            part = size[begin:begin + self.tile]
+            inside = largest(part, max(1, int(self.density(step) * len(part))))
+            if len(inside):
+                self.near |= set(begin + near_cut(part, part[inside].min()))
+            picks.append(begin + inside)
+        pick = np.concatenate(picks)
+        return pick, size[pick].min() if len(pick) else F(0)
 
     def message(self, step, worker, a):
         """What worker sends of a, and so what arrives, as a whole vector."""
@@ -87,7 +106,7 @@ class TopK(Exchange):
         return message
 
     def with_residual(self, vectors):
-        return [v + r if self.keeps else v.copy()
+        return [v + self.decay * r if self.keeps else v.copy()
                 for v, r in zip(vectors, self.residual)]
 
     def exchange(self, step, vectors):
@@ -95,7 +114,16 @@ class TopK(Exchange):
         everything = self.with_residual(vectors)
         messages = [self.message(step, i, a) for i, a in enumerate(everything)]
         self.residual = [a - m for a, m in zip(everything, messages)]
+        if self.senders:
+            return self.mean_of_senders(messages)
         return average(messages)
+
+    def mean_of_senders(self, messages):
+        senders = np.zeros(self.layout.n)
+        for pick in self.picked:
+            senders[pick] += 1
+        total = np.sum(np.asarray(messages, np.float64), axis=0)
+        return (total / np.maximum(senders, 1)).astype(F)
 
 
 class MomentumCorrection(Exchange):
@@ -124,6 +152,32 @@ class MomentumCorrection(Exchange):
             for u, pick in zip(self.velocity, self.inside.picked):
                 u[pick] = 0
         return update
+
+
+class Ef21(Exchange):
+    """EF21 and EF21-SGDM:
+
+        v_i = (1 - eta) v_i + eta g_i;  c_i = C(v_i - h_i);  h_i += c_i
+        h += the mean of c_i, and is what is applied
+
+    C is the sparsifier inside, whose residual is left at v_i - h_i - c_i. In dense
+    steps everything is sent: h_i = v_i. Sums over steps round as their largest terms do."""
+
+    def __init__(self, inside, eta=1.0):
+        self.inside, self.eta = inside, F(eta)
+        self.v = [np.zeros(inside.layout.n, F) for _ in range(inside.workers)]
+        self.h = [np.zeros(inside.layout.n, F) for _ in range(inside.workers)]
+        self.mean, self.largest = np.zeros(inside.layout.n, F), 0.0
+
+    def exchange(self, step, vectors):
+        self.v = [v + self.eta * (g - v) if self.eta < 1 else g for v, g in zip(self.v, vectors)]
+        apart = [v - h for v, h in zip(self.v, self.h)]
+        self.inside.residual = [np.zeros_like(a) for a in apart]
+        self.mean = self.mean + self.inside.exchange(step, apart)
+        self.largest = max(self.largest, float(np.max(np.abs(self.v))))
+        self.near, self.slack = self.inside.near, self.inside.slack + 5e-7 * self.largest
+        self.h = [v - r for v, r in zip(self.v, self.inside.residual)]
+        return self.mean
 
 
 class GlobalMomentum(Exchange):

@@ -66,6 +66,37 @@ const char *const conform_specs[] = {
     "gtopk:0.02,warmup=2+momentum:0.9",
     "update:2+topk:0.05",
     "update:0,scale=1.5+gtopk:0.05+q:4",
+    "topk:0.02+ef21",
+    "topk:0.02,warmup=2,dense_below=100+ef21:0.5",
+    "gtopk:0.02+q:4+ef21:0.3",
+    "randk:0.05,dense_below=100+ef21",
+    "dense+q:6+ef21",
+    "local:2+topk:0.05+ef21",
+    "sparta:0.05",
+    "sparta:0.3,order=turns",
+    "local:2+outer:0.7,0.9",
+    "local:2,start=2+outer:0.7,0.9,nesterov=off",
+    "local:1+outer:0.5,0",
+    "local:2,average=polyak+outer:1.5,0.5",
+    "local:2+topk:0.05+outer:0.7,0.9",
+    "local:2+gtopk:0.05+q:4+outer:0.4,0",
+    "diloco:2",
+    "diloco:2,0.7,0.9+topk:0.05+2bit",
+    "oktopk:0.02",
+    "oktopk:0.02,dense_below=100+q:4",
+    "oktopk:0.02+2bit+ef21",
+    "local:2+oktopk:0.05+bf16",
+    "lowrank:2",
+    "lowrank:5,error=own,warmup=1",
+    "lowrank:1,residual=off",
+    "local:2+lowrank:1",
+    "topk:0.02,tile=100",
+    "topk:0.02,dense_below=100,tile=100+q:4",
+    "topk:0.02,decay=0.9",
+    "topk:0.1,combine=senders",
+    "topk:0.05,tile=64+2bit:best",
+    "sparseloco:2",
+    "local:2+topk:0.05,tile=64,decay=0.9,combine=senders+1bit+outer",
 };
 const size_t conform_spec_count = sizeof conform_specs / sizeof *conform_specs;
 
@@ -131,12 +162,39 @@ static gw_status check_conserved(gw_comm *c, const gw_sync *s, const float *befo
 /* In a step that is skipped; and in one that is not. */
 static bool conserves_skipped(const gw_sync *s)
 {
-    return s->kept[GWI_RESIDUAL] != NULL && s->kept[GWI_VELOCITY] == NULL;
+    bool momentum = s->spec.subject == GWI_GRADIENT && s->kept[GWI_VELOCITY] != NULL;
+
+    return s->kept[GWI_RESIDUAL] != NULL && gwi_decay(&s->spec) == 1 && !momentum &&
+           s->kept[GWI_ESTIMATE] == NULL;
 }
 
 static bool conserves(const gw_sync *s)
 {
-    return conserves_skipped(s) && strstr(s->text, "putback=paper") == NULL;
+    return conserves_skipped(s) && strstr(s->text, "putback=paper") == NULL &&
+           strstr(s->text, "combine=senders") == NULL;
+}
+
+/* An estimate, which has the same bits on all workers, is the mean of what each worker
+ * has of it: its last vector without its residual. */
+static gw_status check_estimate(gw_comm *c, const gw_sync *s)
+{
+    const float *g = s->kept[GWI_ESTIMATE];
+    float *mean = malloc(N * sizeof *mean), p = (float)gw_comm_workers(c);
+    uint64_t own = model_digest(g), first = own;
+
+    for (size_t i = 0; i < N; i++)
+        mean[i] = (s->kept[GWI_LAST][i] - s->kept[GWI_RESIDUAL][i]) / p;
+    gw_status st = gw_allreduce(c, mean, N);
+    for (size_t i = 0; st == GW_OK && i < N; i++)
+        if (fabsf(mean[i] - g[i]) > 1e-4f * (1 + fabsf(g[i])))
+            st = gw_fail(GW_ERR_DATA, "%s: %g is not the mean %g in coordinate %zu",
+                         s->text, (double)g[i], (double)mean[i], i);
+    free(mean);
+    PASS_ON(st);
+    PASS_ON(gw_broadcast(c, &first, sizeof first, 0));
+    REQUIRE(first == own, "%s: worker %d has other bits in its estimate", s->text,
+            gw_comm_rank(c));
+    return GW_OK;
 }
 
 /* ---- one step, with all that is checked in it --------------------------- */
@@ -203,34 +261,54 @@ static gw_status exchange_checked(gw_comm *c, gw_sync *s, float *g, const job *j
     return st;
 }
 
-/* The same for methods that exchange models: residual + change goes in, and the
- * change of the reference comes out. */
-/* How much more than the average change is applied. */
+/* A number of the spec's outer step. */
+static float outer_number(const gw_sync *s, const char *key, float otherwise)
+{
+    const char *at = gwi_steps_outside(&s->spec) ? strstr(s->text, key) : NULL;
+
+    return at != NULL ? strtof(at + strlen(key), NULL) : otherwise;
+}
+
+/* How much more than the average change is applied, if there is no outer momentum. */
 static float scale_of(const gw_sync *s)
 {
     const gwi_schedule *schedule = gwi_schedule_of(&s->spec);
+    float scale = schedule->scale != NULL ? (float)schedule->scale(&s->spec) : 1;
 
-    return schedule->scale != NULL ? (float)schedule->scale(&s->spec) : 1;
+    return scale * outer_number(s, "lr=", 1);
 }
 
+/* What an outer step got: `was` is the reference before it, or the velocity. */
+static void find_average(const gw_sync *s, const float *x, float *was)
+{
+    const float *velocity = s->kept[GWI_VELOCITY];
+    float momentum = outer_number(s, "momentum=", 0), scale = scale_of(s);
+
+    for (size_t i = 0; i < N; i++)
+        was[i] = velocity != NULL ? velocity[i] - momentum * was[i]
+                                  : (x[i] - was[i]) / scale;
+}
+
+/* The same for methods that exchange models: residual + change goes in, and what the
+ * outer step gets comes out. */
 static gw_status model_checked(gw_comm *c, gw_sync *s, float *x)
 {
     bool check = conserves(s) && s->kept[GWI_REFERENCE] != NULL && s->now.model;
-    float *before, *old;
+    const float *reference = s->kept[GWI_REFERENCE], *velocity = s->kept[GWI_VELOCITY];
+    float *before, *was;
     gw_status st;
 
     if (!check)
         return gw_sync_model(s, gw_sync_model_due(s) ? x : NULL);
     before = malloc(2 * N * sizeof *before);
-    old = before + N;
-    memcpy(old, s->kept[GWI_REFERENCE], N * sizeof *old);
+    was = before + N;
+    memcpy(was, velocity != NULL ? velocity : reference, N * sizeof *was);
     for (size_t i = 0; i < N; i++)
-        before[i] = x[i] - old[i] + s->kept[GWI_RESIDUAL][i];
+        before[i] = x[i] - reference[i] + s->kept[GWI_RESIDUAL][i];
     st = gw_sync_model(s, x);
-    for (size_t i = 0; i < N; i++)
-        old[i] = (x[i] - old[i]) / scale_of(s);
+    find_average(s, x, was);
     if (st == GW_OK)
-        st = check_conserved(c, s, before, old);
+        st = check_conserved(c, s, before, was);
     free(before);
     return st;
 }
@@ -257,7 +335,8 @@ static gw_status step(gw_comm *c, gw_sync *s, float *x, float *g, int t, const j
     REQUIRE(st != GW_OK || is_something(g), "%s: nothing came of step %d", j->spec, t);
     for (size_t i = 0; st == GW_OK && i < N; i++)
         x[i] -= 0.1f * g[i];
-    return model_checked(c, s, x);
+    PASS_ON(model_checked(c, s, x));
+    return s->kept[GWI_ESTIMATE] != NULL ? check_estimate(c, s) : GW_OK;
 }
 
 /* ---- agreement ---------------------------------------------------------- */

@@ -83,6 +83,32 @@ static void test_off_equals_dense(void **state)
     }
 }
 
+/* Each pair is one method. */
+static void test_off_equals_what_is_left(void **state)
+{
+    static const char *const pairs[][2] = {
+        {"local:2+outer:1,0", "local:2"},
+        {"local:1+outer:lr=1,momentum=0", "dense"},
+        {"local:2,average=polyak+outer:1,0", "local:2,average=polyak"},
+        {"local:2+topk:0.05+outer:1,0", "local:2+topk:0.05"},
+        {"diloco:2,1,0", "local:2"},
+        {"diloco:2", "local:2+outer:0.7,0.9"},
+        {"diloco:3,start=1+gtopk:0.05", "local:3,start=1+gtopk:0.05+outer:0.7,0.9"}};
+    uint64_t one[9], other[9];
+
+    (void)state;
+    for (int workers = 1; workers <= 5; workers += 2)
+        for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+            run(RANKS_THREADS, workers,
+                &(job){pairs[i][0], .steps = 7, .digests = one});
+            run(RANKS_THREADS, workers,
+                &(job){pairs[i][1], .steps = 7, .digests = other});
+            if (memcmp(one, other, (size_t)workers * sizeof *one) != 0)
+                fail_msg("'%s' is not '%s' with %d workers", pairs[i][0], pairs[i][1],
+                         workers);
+        }
+}
+
 static void test_parts_give_the_same_bits(void **state)
 {
     uint64_t whole[9], parts[9];
@@ -190,6 +216,7 @@ int main(void)
         cmocka_unit_test(test_same_bits_on_every_transport),
         cmocka_unit_test(test_processes),
         cmocka_unit_test(test_off_equals_dense),
+        cmocka_unit_test(test_off_equals_what_is_left),
         cmocka_unit_test(test_parts_give_the_same_bits),
         cmocka_unit_test(test_resumed_is_not_stopped),
         cmocka_unit_test(test_bad_numbers),

@@ -85,7 +85,7 @@ static gw_status compare(const char *spec, const gw_sync *s, const seen *seen)
     int vectors = 0;
 
     for (int tag = 0; tag < GWI_TAGS; tag++)
-        vectors += s->kept[tag] != NULL && tag != GWI_RATE;
+        vectors += s->kept[tag] != NULL && tag != GWI_RATE && tag != GWI_FACTOR;
 
 #define SAME(trait, fact) \
     REQUIRE(!(t & (trait)) == !(fact), "%s: %s", spec, gw_trait_text(trait))
@@ -101,7 +101,8 @@ static gw_status compare(const char *spec, const gw_sync *s, const seen *seen)
             spec);
     REQUIRE(info.bytes_per_param == 4.0 * vectors, "%s: %g bytes for %d vectors", spec,
             info.bytes_per_param, vectors);
-    REQUIRE(info.memories == (size_t)vectors + (s->kept[GWI_RATE] != NULL),
+    REQUIRE(info.memories == (size_t)vectors + (s->kept[GWI_RATE] != NULL) +
+                                 (s->kept[GWI_FACTOR] != NULL),
             "%s: %zu memories for %d vectors", spec, info.memories, vectors);
     for (size_t i = 0; i < info.memories; i++) {
         gw_memory_info memory = {.struct_size = sizeof memory};
@@ -193,6 +194,12 @@ static const struct told {
      CHANGES | BY_MODEL | GW_TRAIT_MEETS | GW_TRAIT_SPARSE | GW_TRAIT_GATHERS |
          GW_TRAIT_RESIDUAL,
      8, 4},
+    {"topk:0.1+ef21", LISTS | GW_TRAIT_GATHERS | GW_TRAIT_RESIDUAL, 12, 1},
+    {"local:4+outer:1,0", MODELS | SAME | BY_MODEL | GW_TRAIT_MEETS, 0, 4},
+    {"local:4+outer:0.4,0",
+     CHANGES | SAME | BY_MODEL | GW_TRAIT_MEETS | GW_TRAIT_OUTER_STEP, 4, 4},
+    {"diloco:4", CHANGES | SAME | BY_MODEL | GW_TRAIT_MEETS | GW_TRAIT_OUTER_STEP, 8,
+     4},
 };
 
 static void test_by_hand(void **state)
@@ -244,7 +251,8 @@ static void is_one_line(const char *text)
 static void check_key(const gw_stage_info *stage, const gw_key_info *key)
 {
     char base[128], with[256], one[256], other[256];
-    const char *before = stage->recipe ? "" : "topk:0.01+";
+    bool outer = strcmp(stage->name, "outer") == 0;
+    const char *before = stage->recipe ? "" : outer ? "local:2+" : "topk:0.01+";
 
     is_one_line(key->name);
     is_one_line(key->range);

@@ -177,6 +177,44 @@ static void test_resumed(void **state)
     assert_run_ok(ranks_run(RANKS_THREADS, 1, resumed_body, NULL));
 }
 
+/* ---- clipping ----------------------------------------------------------------------
+ */
+
+/* A momentum of 0 clips all the same: what comes out is that of a clipped gradient. */
+static gw_status clip_body(gw_comm *c, void *arg)
+{
+    const double most = 0.5;
+    gw_sync *clips, *plain;
+    float g[N], same[N];
+
+    (void)arg;
+    PASS_ON(make_sync(&clips, c, "topk:0.1+momentum:0,clip=0.5"));
+    PASS_ON(make_sync(&plain, c, "topk:0.1"));
+    for (int t = 1; t < STEPS; t++) {
+        double sum = 0.0;
+        make_gradient(g, 0, t);
+        for (size_t i = 0; i < N; i++)
+            sum += (double)g[i] * (double)g[i];
+        REQUIRE(sum > most * most, "gradient %d is short", t);
+        for (size_t i = 0; i < N; i++)
+            same[i] = (float)((double)g[i] * most / sqrt(sum));
+        PASS_ON(gw_sync_gradient(clips, g));
+        PASS_ON(gw_sync_gradient(plain, same));
+        for (size_t i = 0; i < N; i++)
+            REQUIRE(fabs((double)(g[i] - same[i])) < 1e-6, "step %d, entry %zu: %g, %g",
+                    t, i, (double)g[i], (double)same[i]);
+    }
+    gw_sync_free(clips);
+    gw_sync_free(plain);
+    return GW_OK;
+}
+
+static void test_clip_alone(void **state)
+{
+    (void)state;
+    assert_run_ok(ranks_run(RANKS_THREADS, 1, clip_body, NULL));
+}
+
 /* ---- mistakes -----------------------------------------------------------------------
  */
 
@@ -207,9 +245,8 @@ static void test_mistakes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_is_that_of_sgd),
-        cmocka_unit_test(test_rate),
-        cmocka_unit_test(test_resumed),
+        cmocka_unit_test(test_is_that_of_sgd), cmocka_unit_test(test_rate),
+        cmocka_unit_test(test_resumed),        cmocka_unit_test(test_clip_alone),
         cmocka_unit_test(test_mistakes),
     };
 

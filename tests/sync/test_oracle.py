@@ -25,12 +25,14 @@ from comparison import (Difference, check_drained, check_unbiased, compare,  # n
                         compare_recordings)
 from gradient_drop import Centres, Drop  # noqa: E402
 from gtopk_tree import GlobalTopK  # noqa: E402
-from local_steps import LocalSgd, ModelChange, SparseAverage  # noqa: E402
+from local_steps import LocalSgd, ModelChange, OuterSgd, SparseAverage  # noqa: E402
+from low_rank import LowRank  # noqa: E402
+from owner_topk import OwnerTopK  # noqa: E402
 from quantized import Levels, Quantized, QuantizedAnyForm, bf16  # noqa: E402
-from random_choice import RandomK  # noqa: E402
+from random_choice import RandomK, Sparta  # noqa: E402
 from recording import Absent, build_driver, record, start_of  # noqa: E402
 from sign_vote import SignVote  # noqa: E402
-from sparse_topk import GlobalMomentum, MomentumCorrection, TopK  # noqa: E402
+from sparse_topk import Ef21, GlobalMomentum, MomentumCorrection, TopK  # noqa: E402
 from sync_method import Dense, Gradients, Silence  # noqa: E402
 from two_means import TwoMeans  # noqa: E402
 
@@ -72,6 +74,11 @@ class Property(Row):
     def check(self, driver, workers):
         recording = record(driver, self.spec, workers, self.steps, SEED, self.model, self.words)
         return self.look(driver, recording)
+
+
+def ef21(eta, kind, *args, **options):
+    """What a sparsifier makes of changes of gradients."""
+    return lambda layout, workers: Gradients(Ef21(kind(layout, workers, *args, **options), eta))
 
 
 def sparse(kind, *args, **options):
@@ -149,6 +156,15 @@ def change(every, kind, *args, **options):
         workers, every, kind(layout, workers, *args, **options), start_of(layout.n, SEED))
 
 
+def outer(every, lr, momentum, nesterov=True, dense=0, polyak=False, kind=None, **options):
+    """An outer optimizer on the changes, of all coordinates or those of a sparsifier."""
+    def make(layout, workers):
+        exchange = kind(layout, workers, **options) if kind else Dense()
+        return ModelChange(workers, every, exchange, start_of(layout.n, SEED), dense,
+                           outer=OuterSgd(lr, momentum, nesterov), polyak=polyak)
+    return make
+
+
 def local(**options):
     return lambda _layout, workers: LocalSgd(workers, **options)
 
@@ -217,6 +233,17 @@ TABLE = [
     Row("gtopk:0.05+momentum:0.9", one_momentum(0.9, GlobalTopK)),
     Row("drop:0.9+momentum:0.9", one_momentum(0.9, Drop, 0.9)),
 
+    Row("topk:0.05+ef21", ef21(1, TopK, 0.05)),
+    Row("topk:0.05+ef21", ef21(1, TopK, 0.05), **GRID),
+    Row("topk:0.05+ef21:0.2", ef21(0.2, TopK, 0.05)),
+    Row("topk:0.05,warmup=3,dense_below=100+ef21:0.3",
+        ef21(0.3, TopK, 0.05, warmup=3, dense_below=100)),
+    Row("gtopk:0.05+ef21", ef21(1, GlobalTopK, 0.05), workers=(1, 2, 3, 5, 8)),
+    Row("gtopk:0.05,putback=keep+ef21:0.5", ef21(0.5, GlobalTopK, 0.05, "keep")),
+    Row("drop:0.9+ef21", ef21(1, Drop, 0.9)),
+    Row("randk:0.05+ef21", ef21(1, RandomK, 0.05, seed=SEED)),
+    Row("topk:0.05+q:4+ef21", ef21(1, TopK, 0.05, code=levels(4))),
+
     Row("topk:0.05", sparse(TopK, 0.05), **FEW),
     Row("topk:0.05,dense_below=100", sparse(TopK, 0.05, dense_below=100), **FEW),
     Row("topk:0.05+1bit", sparse(TopK, 0.05, code=Centres(1)), **FEW),
@@ -224,6 +251,27 @@ TABLE = [
     Row("topk:0.05+2bit", sparse(TopK, 0.05, code=Centres(2)), **FEW),
     Row("topk:0.05+q:4", sparse(TopK, 0.05, code=levels(4)), **FEW),
     Row("topk:0.05+1bit", sparse(TopK, 0.05, code=Centres(1)), words=("few", "drain=3")),
+
+    Row("topk:0.05,tile=64", sparse(TopK, 0.05, tile=64)),
+    Row("topk:0.05,tile=1000", sparse(TopK, 0.05, tile=1000), **GRID),
+    Row("topk:0.3,tile=3", sparse(TopK, 0.3, tile=3), **TINY),
+    Row("topk:0.05,tile=100000000", sparse(TopK, 0.05)),
+    Row("topk:0.02,tile=512,ladder=2,warmup=1", sparse(TopK, 0.02, tile=512, ladder=2, warmup=1)),
+    Row("topk:0.02,dense_below=100,tile=256", sparse(TopK, 0.02, dense_below=100, tile=256)),
+    Row("topk:0.02,residual=off,tile=256", sparse(TopK, 0.02, residual=False, tile=256)),
+    Row("topk:0.02,decay=0.9", sparse(TopK, 0.02, decay=0.9)),
+    Row("topk:0.1,combine=senders", sparse(TopK, 0.1, senders=True), workers=(1, 2, 3, 5, 8)),
+    Row("topk:0.1,residual=off,combine=senders,dense_below=100",
+        sparse(TopK, 0.1, residual=False, senders=True, dense_below=100)),
+    Row("topk:0.05+2bit:best", sparse(TopK, 0.05, code=Centres(2, "best"))),
+    Row("local:4+topk:0.05,tile=128,decay=0.8,combine=senders+2bit:best+outer:0.7,0",
+        outer(4, 0.7, 0, kind=TopK, density=0.05, tile=128, decay=0.8, senders=True,
+              code=Centres(2, "best"))),
+    Row("sparseloco:4,density=0.05,tile=256", outer(
+        4, 1, 0, kind=TopK, density=0.05, tile=256, decay=0.95, senders=True,
+        code=Centres(2, "best"))),
+    Row("sparseloco:4", outer(4, 1, 0, kind=TopK, density=1 / 64, tile=4096, decay=0.95, senders=True,
+                              code=Centres(2, "best"))),
 
     Row("gtopk:0.01", sparse(GlobalTopK, 0.01), workers=(1, 2, 3, 4, 5, 6, 7, 8)),
     Row("gtopk:0.05", sparse(GlobalTopK, 0.05), **FEW),
@@ -245,6 +293,17 @@ TABLE = [
     # Rounding makes entries that cancel each other, which wait where they are.
     Property("gtopk:0.1+q:4", drains(5e-3), steps=400, **DRAIN),
     Property("gtopk:0.1+bf16", drains(1e-5), steps=150, **DRAIN),
+
+    Row("oktopk:0.01", sparse(OwnerTopK, 0.01, seed=SEED), workers=(1, 2, 3, 5, 8)),
+    Row("oktopk:0.05", sparse(OwnerTopK, 0.05, seed=SEED), **FEW),
+    Row("oktopk:0.05", sparse(OwnerTopK, 0.05, seed=SEED), **GRID),
+    Row("oktopk:0.3", sparse(OwnerTopK, 0.3, seed=SEED), **TINY),
+    Row("oktopk:0.05,residual=off", sparse(OwnerTopK, 0.05, residual=False, seed=SEED)),
+    Row("oktopk:0.02,warmup=2,ladder=2,dense_below=100",
+        sparse(OwnerTopK, 0.02, warmup=2, ladder=2, dense_below=100, seed=SEED)),
+    Row("local:4+oktopk:0.05", change(4, OwnerTopK, 0.05, seed=SEED)),
+    Property("oktopk:0.1", drains(1e-5), steps=100, **DRAIN),
+    Property("oktopk:0.1+bf16", drains(1e-5), steps=150, **DRAIN),
 
     Row("drop:0.9", sparse(Drop, 0.9)),
     Row("drop:0.9", sparse(Drop, 0.9), **GRID),
@@ -283,6 +342,13 @@ TABLE = [
     Row("randk:0.05,dense_below=100", sparse(RandomK, 0.05, dense_below=100, seed=SEED)),
     Row("local:4+randk:0.1", change(4, RandomK, 0.1, seed=SEED)),
     Property("randk:0.1", drains(1e-3), steps=150, **DRAIN),
+
+    Row("lowrank:2", sparse(LowRank, 2, SEED)),
+    Row("lowrank:4,error=own", sparse(LowRank, 4, SEED, "own")),
+    Row("lowrank:1,residual=off", sparse(LowRank, 1, SEED, residual=False)),
+    Row("lowrank:1,warmup=3", sparse(LowRank, 1, SEED, warmup=3), **TINY),
+    Row("local:4+lowrank:2", change(4, LowRank, 2, SEED)),
+    Row("lowrank:1000", lambda *_: Gradients(Dense())),
 
     Row("qsgd:2", qsgd(levels(2)), workers=(1, 2, 3)),
     Row("qsgd:4", qsgd(levels(4)), workers=(1, 2, 3, 5)),
@@ -324,6 +390,21 @@ TABLE = [
     Row("local:grow,grow=2,average=polyak", local(grow=2.0, polyak=True)),
     Row("oneshot", local(every=STEPS + 1)),
     Row("oneshot:polyak", local(every=STEPS + 1, polyak=True)),
+    Row("local:4+outer:0.7,0.9", outer(4, 0.7, 0.9)),
+    Row("local:4+outer:0.7,0.9", outer(4, 0.7, 0.9), workers=(3,), steps=18),
+    Row("local:4+outer:0.7,0.9", outer(4, 0.7, 0.9), **TINY),
+    Row("local:4+outer:0.4,0", outer(4, 0.4, 0)),
+    Row("local:4+outer:0.3,0.5,nesterov=off", outer(4, 0.3, 0.5, nesterov=False)),
+    Row("local:4,start=6+outer", outer(4, 0.7, 0.9, dense=6)),
+    Row("local:1+outer:0.5,0.9", outer(1, 0.5, 0.9)),
+    Row("local:4,average=polyak+outer", outer(4, 0.7, 0.9, polyak=True)),
+    Row("local:4+topk:0.05+outer:0.7,0.9", outer(4, 0.7, 0.9, kind=TopK, density=0.05)),
+    Row("local:4+topk:0.05+2bit+outer:0.4,0",
+        outer(4, 0.4, 0, kind=TopK, density=0.05, code=Centres(2))),
+    Row("diloco:5", outer(5, 0.7, 0.9)),
+    Row("diloco:5,0.5,0.8,start=3", outer(5, 0.5, 0.8, dense=3)),
+    Row("local:4+outer:1,0", local(every=4)),
+    Row("diloco:4,lr=1,momentum=0", local(every=4)),
     Row("local:4+topk:0.05", change(4, TopK, 0.05)),
     Row("local:4+gtopk:0.05", change(4, GlobalTopK, 0.05)),
     Row("local:2+topk:0.1+2bit", change(2, TopK, 0.1, code=Centres(2))),
@@ -334,12 +415,15 @@ TABLE = [
     Row("spa:4", lambda layout, _: SparseAverage(layout, 4)),
     Row("spa:4", lambda layout, _: SparseAverage(layout, 4), **TINY),
     Row("spa:7", lambda layout, _: SparseAverage(layout, 7)),
+    Row("sparta:0.05", lambda layout, _: Sparta(layout, 0.05, SEED)),
+    Row("sparta:0.3,turns,seed=7", lambda layout, _: Sparta(layout, 0.3, SEED + 7, True)),
+    Row("sparta:0.3,turns", lambda layout, _: Sparta(layout, 0.3, SEED, True), **TINY),
     Row("pqasgd:4,8", pqasgd(4, levels(8)), workers=(1, 2, 3, 5)),
     Row("pqasgd:4,8", pqasgd(4, levels(8)), workers=(2, 3), steps=19),
     Row("pqasgd:2,4,residual=on", pqasgd(2, levels(4), residual=True), workers=(1, 2)),
 ] + [
     Property(spec, same_as_dense, workers=(1, 2, 3, 4), steps=6)
-    for spec in ("topk:1", "gtopk:1", "drop:0", "qsgd:32", "local:1", "pqasgd:1,32", "spa:1")
+    for spec in ("topk:1", "topk:1+ef21", "gtopk:1", "drop:0", "qsgd:32", "local:1", "pqasgd:1,32", "spa:1", "sparta:1", "lowrank:0", "oktopk:1")
 ]
 
 

@@ -97,6 +97,12 @@ static void test_refused(void **state)
         {"topk:1+momentum:0.9", "'momentum'", "no effect"},
         {"drop:0+momentum:0.9", "'momentum'", "no effect"},
         {"topk:0.1,residual=off+momentum:0.9", "'momentum'", "residual=on"},
+        {"topk:0.1,residual=off+ef21", "'ef21'", "residual=on of 'topk'"},
+        {"qsgd:4+ef21", "'qsgd'", "stand alone"},
+        {"topk:1+ef21:0.1", "'ef21'", "no effect"},
+        {"dense+q:2+ef21", "bits=2", "bits=3"},
+        {"topk:0.1+ef21+momentum:0.9", "'momentum'", "same job"},
+        {"topk:0.1+ef21:0", "eta", "above 0"},
         {"qsgd:2,residual=on", "bits=2", "residual=off"},
         {"topk:0.1+q:4,norm=l2", "bits=4", "norm=l2"},
         {"topk:0.1+", "''", "topk"},
@@ -171,13 +177,16 @@ static void test_advice_about_rounding(void **state)
 
 static void test_off_is_dense(void **state)
 {
-    static const char *const off[] = {
-        "dense",        "topk:1",      "gtopk:1", "drop:0",      "qsgd:32",
-        "local:1",      "pqasgd:1,32", "spa:1",   "topk:1+q:32", "local:1+topk:1+q:32",
-        "local:1+dense"};
+    static const char *const off[] = {"dense",         "topk:1",
+                                      "gtopk:1",       "drop:0",
+                                      "qsgd:32",       "local:1",
+                                      "pqasgd:1,32",   "spa:1",
+                                      "topk:1+q:32",   "local:1+topk:1+q:32",
+                                      "local:1+dense", "local:1+outer:1,0"};
     static const char *const on[] = {
-        "none",       "topk:0.5", "qsgd:8",     "local:2",     "oneshot",   "a2sgd",
-        "pqasgd:1,8", "spa:2",    "dense+bf16", "local:1+q:4", "local:grow"};
+        "none",       "topk:0.5",    "qsgd:8",     "local:2",
+        "oneshot",    "a2sgd",       "pqasgd:1,8", "spa:2",
+        "dense+bf16", "local:1+q:4", "local:grow", "local:1+outer:0.9,0"};
     gwi_spec spec;
 
     (void)state;

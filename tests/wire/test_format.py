@@ -50,11 +50,21 @@ SPECS = [
     "gtopk:0.05,warmup=1,dense_below=100+q:4+momentum:0.9,clip=0.5,nesterov=on,dampening=0.3",
     "topk:0.05,warmup=2+momentum:0.9,nesterov=on,dampening=0.2", "drop:0.9,dense_below=100+momentum:0.9,clip=0.3",
     "update:2,scale=1.5+randk:0.1", "update:0,scale=0.7+drop:0.9,dense_below=100", "update:1+dense+q:6",
+    "topk:0.05+2bit+ef21:0.1", "gtopk:0.05,putback=paper+ef21", "drop:0.9,warmup=2+ef21:0.7", "randk:0.1+ef21:0.9",
+    "dense+bf16+ef21", "update:1+topk:0.05+ef21", "topk:1+ef21", "local:2,start=2+gtopk:0.1+ef21",
+    "oktopk:0.05+q:4", "oktopk:0.1,residual=off+1bit", "oktopk:0.02,ladder=1,warmup=1", "oktopk:0.05+momentum:0.9",
+    "oktopk:0.05+1bit:centre=column", "oktopk:0.1,dense_below=100+ef21:0.5", "oktopk:1", "update:1+oktopk:0.05+bf16",
+    "lowrank:2,error=own,residual=off", "lowrank:1+ef21", "lowrank:3+ef21:0.2", "lowrank:0", "lowrank:1000",
+    "local:2,start=2+lowrank:2", "update:1+lowrank:4,error=own", "lowrank:6,warmup=2",
+    "sparta:0.1,seed=7", "sparta:0.01,turns,seed=3", "sparta:1",
     "update:2+bf16", "update:0+topk:0.01,ladder=1", "update:3+check:2", "update+topk:0.1",
+    "diloco:2,start=2+gtopk:0.1+q:6", "update:2,scale=2+topk:0.1+outer:0.5,0.5", "local:2+randk:0.1+outer",
+    "topk:0.02,tile=300,ladder=1", "topk:0.02,dense_below=100,tile=64,combine=senders",
+    "topk:0.05,decay=0.5+2bit:best", "sparseloco:2,tile=128,lr=0.4,momentum=0.5,decay=1", "sparseloco:2,combine=all",
     # Switched off, all or in part.
     "topk:1", "randk:1", "topk:1,dense_below=100", "drop:0", "qsgd:32", "local:1", "spa:1", "pqasgd:1,4",
     "local:1+topk:0.1", "local:2+q:32", "pqasgd:2,32", "pqasgd:1,32", "update:2", "update:0,scale=2+topk:1",
-    "topk:0.1+momentum:0,clip=0.1",
+    "topk:0.1+momentum:0,clip=0.1", "local:2+outer:1,0", "diloco:1,1,0", "diloco:2,1,0+topk:0.1",
 ]
 
 # Spec, workers, steps, model and words of the driver.
@@ -81,7 +91,9 @@ BAD = ["dense", "topk:0.02", "topk:0.02+2bit", "gtopk:0.02+q:4", "gtopk:0.02,put
        "a2sgd", "topk:0.02,dense_below=100", "topk:0.02+momentum:0.9",
        "topk:0.02+momentum:0.9,velocity=local", "gtopk:0.02+momentum:0.9,velocity=local",
        "gtopk:0.02,dense_below=100+momentum:0.9,nesterov=on,dampening=0.5", "topk:0.02,warmup=2+momentum:0.9",
-       "update:2+topk:0.02",
+       "oktopk:0.02", "oktopk:0.02,residual=off", "oktopk:0.02,dense_below=100+q:4",
+       "lowrank:2", "lowrank:2,error=own", "lowrank:2,residual=off",
+       "update:2+topk:0.02", "topk:0.02,dense_below=100+ef21", "gtopk:0.02,warmup=2+ef21:0.5", "dense+q:6+ef21",
        "randk:0.1", "randk:0.1,residual=off", "randk:0.1,dense_below=100", "sign", "sign:64,via=gather,dense_below=100"]
 TROUBLES = [("bad=2", "skip"), ("bad=2",), ("high=2", "skip"), ("high=2",), ("ignore",)]
 

@@ -11,7 +11,8 @@
 #include "kernels/vector.h"
 #include "sync/coder.h"
 
-enum { CENTRE_MEAN, CENTRE_THRESHOLD, CENTRE_COLUMN };
+/* The third is another with 1 bit and with 2. */
+enum { CENTRE_MEAN, CENTRE_THRESHOLD, CENTRE_COLUMN, CENTRE_BEST = CENTRE_COLUMN };
 
 typedef struct options {
     int centre;
@@ -41,9 +42,9 @@ static bool has_two(const gwi_coding *c)
 
 static gwi_centres fit_centres(const gwi_coding *c, const float *v, size_t k)
 {
-    static const gwi_centre_kind kinds[2][2] = {
+    static const gwi_centre_kind kinds[2][3] = {
         {GWI_CENTRE_ONE_MEAN, GWI_CENTRE_ONE_THRESHOLD},
-        {GWI_CENTRE_TWO_MEAN, GWI_CENTRE_TWO_THRESHOLD},
+        {GWI_CENTRE_TWO_MEAN, GWI_CENTRE_TWO_THRESHOLD, GWI_CENTRE_TWO_BEST},
     };
     float least = k > 0 ? fabsf(v[0]) : 0, most = gwi_absmax(v, k);
 
@@ -100,7 +101,7 @@ static size_t centres_scales(const gwi_coding *c, size_t k)
 {
     size_t columns;
 
-    if (!by_column(c->spec))
+    if (has_two(c) || !by_column(c->spec))
         return 2;
     widest(c->layout, &columns);
     return columns < k ? columns : k;
@@ -257,9 +258,9 @@ const gwi_stage gwi_stage_1bit = {
 
 static const gwi_key keys2[] = {
     {.name = "centre",
-     .meaning = "where the two magnitudes come from: means, or the threshold",
+     .meaning = "the two magnitudes: means, the threshold, or with the least error",
      .fallback = "mean",
-     .words = "mean|threshold",
+     .words = "mean|threshold|best",
      .at = offsetof(options, centre),
      .value = GWI_WORD},
     {.name = NULL},

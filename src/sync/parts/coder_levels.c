@@ -215,7 +215,7 @@ const gwi_stage gwi_stage_qsgd = {
               [GWI_EXCHANGE] = &gwi_exchange_coded.part,
               [GWI_MEMORY] = &gwi_memory_residual.part},
     .keys = "bits bucket norm residual via warmup dense_below seed",
-    .but = {"residual", "off"},
+    .but = {{"residual", "off"}},
 };
 
 const gwi_stage gwi_stage_pqasgd = {
@@ -231,7 +231,7 @@ const gwi_stage gwi_stage_pqasgd = {
               [GWI_EXCHANGE] = &gwi_exchange_coded.part,
               [GWI_MEMORY] = &gwi_memory_residual.part},
     .keys = "every bits bucket norm residual via seed",
-    .but = {"residual", "off"},
+    .but = {{"residual", "off"}},
 };
 
 const gwi_stage gwi_stage_q = {

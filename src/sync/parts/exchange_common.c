@@ -3,7 +3,7 @@
  * exchange_common.c - coordinates that all workers know: their values are averaged by
  * one all-reduce, and no positions travel.
  *
- *     models     x = the average, where it is chosen; the rest stays as it is
+ *     models     x = the average where it is chosen; the rest stays as it is
  *     gradients  residual += v;  values = chosen out of the residual
  *                v = the average of the values where chosen, 0 elsewhere */
 #include <string.h>
@@ -26,24 +26,14 @@ static bool common_off(const gwi_spec *spec)
     return !gwi_leaves_out(spec) && spec->subject != GWI_MODEL;
 }
 
-static gw_status common_check(const gwi_spec *spec, const gwi_stage *stage)
-{
-    for (int i = 0; i < spec->count; i++)
-        if (spec->stages[i]->role == GWI_ROLE_HOW)
-            return gw_fail(GW_ERR_SPEC,
-                           "'%s' cannot follow '%s', which adds values up on the way",
-                           spec->stages[i]->name, stage->name);
-    return GW_OK;
-}
-
 static gw_status common_init(gw_sync *s)
 {
     common *x = gwi_state(s, GWI_EXCHANGE);
     const gwi_selector *selector = gwi_selector_of(&s->spec);
     size_t most;
 
-    if (s->spec.subject == GWI_MODEL)
-        return GW_OK;
+    if (selector->most == NULL || !gwi_leaves_out(&s->spec))
+        return GW_OK; /* ranges need no list */
     most = selector->most(&s->spec, gwi_rest(s));
     x->memory = gwi_calloc(most, 8 + sizeof *x->sent);
     if (x->memory == NULL)
@@ -60,31 +50,75 @@ static void common_fini(gw_sync *s)
     gwi_free(x->memory);
 }
 
-/* ---- models: a range, in place -------------------------------------------------- */
+/* ---- lists ---------------------------------------------------------------------- */
+
+/* Puts the chosen coordinates into the list, without values. */
+static void put_indices(gw_sync *s, const gwi_common *c)
+{
+    gwi_list *list = &s->list;
+
+    list->n = c->index != NULL ? c->count : c->end - c->begin;
+    for (size_t i = 0; i < list->n; i++)
+        list->index[i] = c->index != NULL ? c->index[i] : (uint32_t)(c->begin + i);
+}
+
+/* The average of the list's values; a note about a sum names its tensor. */
+static gw_status average_list(gw_sync *s, gwi_note *note)
+{
+    gwi_list *list = &s->list;
+    gwi_note *carried = gwi_looks(s) ? note : NULL;
+    size_t at;
+
+    GWI_TRY(
+        gwi_allreduce(s->comm, list->value, list->n, (float)s->comm->workers, carried));
+    at = *note & UINT32_MAX;
+    if ((*note & GWI_NOTE_SUM) == GWI_NOTE_SUM && at < list->n)
+        *note = gwi_note_of_sum(s, gwi_rest_place(s, list->index[at]));
+    return GW_OK;
+}
+
+/* ---- models: a range in place, or a list ------------------------------------------
+ */
+
+static gw_status run_range(gw_sync *s, float *x, const gwi_common *c, gwi_note *note)
+{
+    *note = gwi_look_at(s, x, c->begin, c->end);
+    gwi_decodes(s);
+    return gwi_average(s, x + c->begin, c->end - c->begin, c->begin, note);
+}
+
+static gw_status run_list(gw_sync *s, float *x, const gwi_common *c, gwi_note *note)
+{
+    gwi_list *list = &s->list;
+
+    put_indices(s, c);
+    gwi_vector()->gather(list->value, x, list->index, list->n);
+    size_t bad = gwi_looks(s) ? gwi_first_nonfinite(list->value, list->n) : list->n;
+    *note = bad < list->n ? gwi_note_at(s, list->index[bad]) : 0;
+    gwi_decodes(s);
+    GWI_TRY(average_list(s, note));
+    for (size_t i = 0; *note == 0 && i < list->n; i++)
+        x[list->index[i]] = list->value[i];
+    return GW_OK;
+}
 
 static gw_status run_models(gw_sync *s, float *x, gwi_note *note)
 {
     gwi_common c;
 
     gwi_selector_of(&s->spec)->agree(s, &c);
-    *note = gwi_look_at(s, x, c.begin, c.end);
-    gwi_decodes(s);
-    return gwi_average(s, x + c.begin, c.end - c.begin, c.begin, note);
+    return c.index == NULL ? run_range(s, x, &c, note) : run_list(s, x, &c, note);
 }
 
 /* ---- gradients, and changes of models ---------------------------------------------
  */
 
-/* The chosen coordinates, to the list, without values. */
 static void agree(gw_sync *s)
 {
-    gwi_list *list = &s->list;
     gwi_common c;
 
     gwi_selector_of(&s->spec)->agree(s, &c);
-    list->n = c.index != NULL ? c.count : c.end - c.begin;
-    for (size_t i = 0; i < list->n; i++)
-        list->index[i] = c.index != NULL ? c.index[i] : (uint32_t)(c.begin + i);
+    put_indices(s, &c);
 }
 
 /* Moves the chosen coordinates, 0 or not, out of residual + v, to the list. */
@@ -101,21 +135,6 @@ static void take(gw_sync *s, float *v)
         list->value[i] = r[list->index[i]];
         r[list->index[i]] = 0;
     }
-}
-
-/* The average of the list's values; a note about a sum names its tensor. */
-static gw_status average_list(gw_sync *s, gwi_note *note)
-{
-    gwi_list *list = &s->list;
-    gwi_note *carried = gwi_looks(s) ? note : NULL;
-    size_t at;
-
-    GWI_TRY(
-        gwi_allreduce(s->comm, list->value, list->n, (float)s->comm->workers, carried));
-    at = *note & UINT32_MAX;
-    if ((*note & GWI_NOTE_SUM) == GWI_NOTE_SUM && at < list->n)
-        *note = gwi_note_of_sum(s, gwi_rest_place(s, list->index[at]));
-    return GW_OK;
 }
 
 /* Not after a sum that overflowed: it would overflow again. */
@@ -178,7 +197,7 @@ static gwi_path common_path(const gwi_spec *spec, const gw_layout *layout, int w
 
 const gwi_exchange gwi_exchange_common = {
     .part = {.name = "common",
-             .check = common_check,
+             .check = gwi_check_uncoded,
              .off = common_off,
              .state_size = sizeof(common),
              .init = common_init,

@@ -5,23 +5,67 @@
  *
  *     residual += v;  list = selected out of the residual
  *     message = coded list;  residual += error of the coding
- *     v = sum over workers of their decoded lists, in the order of ranks, by P */
+ *     v = sum over workers of their decoded lists, in the order of ranks, by P
+ *
+ * With combine=senders each coordinate of the sum is divided by the number of workers
+ * that have sent it, as SparseLoCo and DeMo do. */
+#include <string.h>
+
 #include "kernels/vector.h"
 #include "sync/measure.h"
 #include "sync/notes.h"
 #include "sync/path.h"
 #include "sync/selection.h"
 
+enum { COMBINE_ALL, COMBINE_SENDERS };
+
+typedef struct options {
+    int combine;
+} options;
+
+static const gwi_key keys[] = {
+    {.name = "combine",
+     .meaning = "mean of an entry over all workers, or over those that have sent it",
+     .fallback = "all",
+     .words = "all|senders",
+     .unsaid = true,
+     .at = offsetof(options, combine),
+     .value = GWI_WORD},
+    {.name = NULL},
+};
+
+static bool by_senders(const gwi_spec *spec)
+{
+    const options *opt = gwi_options_of(spec, GWI_EXCHANGE);
+
+    return opt->combine == COMBINE_SENDERS;
+}
+
 typedef struct gather {
     uint8_t *slots; /* a message of each worker */
     size_t cap;     /* of one */
     size_t *lens;
+    uint16_t *senders; /* of each coordinate; NULL: not counted */
     void *memory;
 } gather;
 
 static bool gather_off(const gwi_spec *spec)
 {
     return !gwi_leaves_out(spec);
+}
+
+static gw_status count_senders(gw_sync *s)
+{
+    gather *x = gwi_state(s, GWI_EXCHANGE);
+    size_t n = s->layout->floats;
+
+    if (s->comm->workers > UINT16_MAX)
+        return gw_fail(GW_ERR_SPEC, "combine=senders is for up to %d workers",
+                       UINT16_MAX);
+    x->senders = gwi_calloc(n, sizeof *x->senders);
+    if (x->senders == NULL)
+        return gw_fail(GW_ERR_NOMEM, "not enough memory to count who sends what");
+    return GW_OK;
 }
 
 static gw_status gather_init(gw_sync *s)
@@ -38,13 +82,14 @@ static gw_status gather_init(gw_sync *s)
                        p, x->cap);
     x->slots = x->memory;
     x->lens = (size_t *)(x->slots + p * x->cap);
-    return GW_OK;
+    return by_senders(&s->spec) ? count_senders(s) : GW_OK;
 }
 
 static void gather_fini(gw_sync *s)
 {
     gather *x = gwi_state(s, GWI_EXCHANGE);
 
+    gwi_free(x->senders);
     gwi_free(x->memory);
 }
 
@@ -78,6 +123,27 @@ static gw_status decode(gw_sync *s, size_t rank)
                                          &s->list));
 }
 
+/* v is the sum over all; it becomes the mean over those that sent. */
+static gw_status add_of_senders(gw_sync *s, float *v)
+{
+    gather *x = gwi_state(s, GWI_EXCHANGE);
+    size_t n = s->layout->floats, p = (size_t)s->comm->workers;
+    const gwi_list *list = &s->list;
+
+    memset(v, 0, n * sizeof *v);
+    memset(x->senders, 0, n * sizeof *x->senders);
+    for (size_t r = 0; r < p; r++) {
+        GWI_TRY(decode(s, r));
+        gwi_vector()->scatter_add(v, list->index, list->value, list->n);
+        for (size_t i = 0; i < list->n; i++)
+            x->senders[list->index[i]]++;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (x->senders[i] > 1)
+            v[i] /= (float)x->senders[i];
+    return GW_OK;
+}
+
 static gw_status add_all(gw_sync *s, const gwi_result *at)
 {
     const gwi_list *list = &s->list;
@@ -107,7 +173,7 @@ static gw_status gather_run(gw_sync *s, const gwi_result *at, gwi_note *note)
     GWI_TRY(gwi_allgather(s->comm, msg, len, x->slots, x->cap, x->lens));
     GWI_TRY(gwi_least_note(s, x->slots, x->cap, x->lens, note));
     if (*note == 0)
-        return add_all(s, at);
+        return by_senders(&s->spec) ? add_of_senders(s, at->v) : add_all(s, at);
     if (good) {
         GWI_TRY(decode(s, own));
         gwi_keep(s, &s->list);
@@ -123,6 +189,7 @@ static bool gather_gathers(const gwi_spec *spec)
 
 const gwi_exchange gwi_exchange_gather = {
     .part = {.name = "gather",
+             .keys = keys,
              .off = gather_off,
              .state_size = sizeof(gather),
              .init = gather_init,
@@ -132,4 +199,5 @@ const gwi_exchange gwi_exchange_gather = {
     .lossy = true,
     .of_lists = true,
     .gathers = gather_gathers,
+    .by_entry = by_senders,
 };

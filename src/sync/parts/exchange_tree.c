@@ -23,7 +23,6 @@
  *
  * A worker remembers what its merges rejected until the final W is known; what `paper`
  * loses is counted by it. */
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -131,14 +130,6 @@ static void tree_fini(gw_sync *s)
     gwi_free(x->memory);
 }
 
-static void copy_list(gwi_list *to, const gwi_list *from)
-{
-    assert(from->n <= to->cap);
-    to->n = from->n;
-    memcpy(to->index, from->index, from->n * sizeof *from->index);
-    memcpy(to->value, from->value, from->n * sizeof *from->value);
-}
-
 /* Writes what was selected; the error of the coding goes into the residual of the
  * worker that writes, by the published rule once it is known whether those who brought
  * the entries take them back whole. With a note, the note goes out and the whole list
@@ -153,7 +144,7 @@ static gw_status write_list(gw_sync *s, bool second, size_t *len)
     if (gwi_coder_of(&s->spec)->exact)
         return GW_OK;
     if (puts_back(s) && !second)
-        copy_list(&x->error, &s->list);
+        gwi_list_copy(&x->error, &s->list);
     else
         gwi_keep(s, &s->list);
     return GW_OK;
@@ -183,22 +174,6 @@ static gw_status read_message(gw_sync *s, int from, const uint8_t *msg, size_t l
         gwi_coding_get_list(&s->coding, msg, len, s->layout->floats, s->step, list));
 }
 
-/* Finite entries may add up to more than a float holds. Such a sum is of no use to
- * anybody: it is dropped, and the note says where. */
-static gwi_note drop_overflow(const gw_sync *s, const gwi_list *list)
-{
-    size_t bad = list->n;
-
-    if (!gwi_looks(s))
-        return 0;
-    for (size_t i = list->n; i-- > 0;)
-        if (!isfinite(list->value[i])) {
-            list->value[i] = 0;
-            bad = i;
-        }
-    return bad < list->n ? gwi_note_of_sum(s, list->index[bad]) : 0;
-}
-
 /* W = the k largest of W + R that are not 0. */
 static gw_status merge(gw_sync *s, int from, size_t len, gwi_note *note)
 {
@@ -208,10 +183,10 @@ static gw_status merge(gw_sync *s, int from, size_t len, gwi_note *note)
     GWI_TRY(read_message(s, from, x->in, len, &x->theirs));
     gwi_merge_largest(w, &x->theirs, gwi_wanted(s), w, &x->others);
     if (puts_back(s))
-        copy_list(&x->rejected[x->merges++], &x->others);
+        gwi_list_copy(&x->rejected[x->merges++], &x->others);
     else
         gwi_keep(s, &x->others);
-    *note = drop_overflow(s, w);
+    *note = gwi_drop_overflow(s, w);
     return GW_OK;
 }
 
@@ -255,35 +230,16 @@ static gw_status climb(gw_sync *s, gwi_note *note)
     return GW_OK;
 }
 
-/* Whether the list, whose indices ascend, has this one. Asked for ascending indices,
- * from *at = 0 on. */
-static bool has(const gwi_list *list, size_t *at, uint32_t index)
-{
-    while (*at < list->n && list->index[*at] < index)
-        ++*at;
-    return *at < list->n && list->index[*at] == index;
-}
-
-/* Adds to the residual those entries whose index is in the final list, or is not. */
-static void keep_if(gw_sync *s, const gwi_list *list, const gwi_list *final, bool in)
-{
-    size_t at = 0;
-
-    for (size_t i = 0; i < list->n; i++)
-        if (has(final, &at, list->index[i]) == in)
-            s->kept[GWI_RESIDUAL][list->index[i]] += list->value[i];
-}
-
 /* Own entries whose index did not make it return, whole. So coding's errors, and what
  * merges rejected, stay only where the entry is applied. */
 static void put_back(gw_sync *s, const gwi_list *final)
 {
     const tree *x = gwi_state(s, GWI_EXCHANGE);
 
-    keep_if(s, &x->own, final, false);
-    keep_if(s, &x->error, final, true);
+    gwi_keep_if(s, &x->own, final, false);
+    gwi_keep_if(s, &x->error, final, true);
     for (int i = 0; putback_of(s) == PUTBACK_OWN && i < x->merges; i++)
-        keep_if(s, &x->rejected[i], final, true);
+        gwi_keep_if(s, &x->rejected[i], final, true);
 }
 
 /* The magnitudes of those entries whose index is in the final list, too. */
@@ -293,7 +249,7 @@ static double mass_in(const gwi_list *list, const gwi_list *final)
     size_t at = 0;
 
     for (size_t i = 0; i < list->n; i++)
-        if (has(final, &at, list->index[i]))
+        if (gwi_list_has(final, &at, list->index[i]))
             mass += (double)fabsf(list->value[i]);
     return mass;
 }
@@ -345,7 +301,7 @@ static gw_status tree_run(gw_sync *s, const gwi_result *at, gwi_note *note)
     if (*note != 0)
         s->list.n = 0;
     if (puts_back(s))
-        copy_list(&x->own, list);
+        gwi_list_copy(&x->own, list);
     GWI_TRY(climb(s, note));
     GWI_TRY(descend(s, note));
     if (*note != 0) {

@@ -7,7 +7,11 @@
  *     coordinate i = one of cell i, by random bits of (seed, step, i)
  *
  * Every coordinate is chosen as often as any other, k entries are chosen in every step,
- * and they ascend by construction. */
+ * and they ascend by construction. With order=turns, random bits of (seed, i) alone
+ * choose where a cell begins, and it goes on by one coordinate in each step. So every
+ * coordinate is chosen once in ceil(n / k) steps.
+ *
+ * Of gradients this is the stage randk, of models sparta (Baioumy & Cheema 2025). */
 #include "kernels/random.h"
 #include "sync/ramp.h"
 #include "sync/selection.h"
@@ -16,7 +20,10 @@
 typedef struct options {
     double density; /* part of the coordinates that is sent */
     uint64_t seed;  /* of the choice; added to the sync's own */
+    int order;      /* of the coordinates of a cell */
 } options;
+
+enum { ORDER_RANDOM, ORDER_TURNS };
 
 static const options *options_of(const gwi_spec *spec)
 {
@@ -39,6 +46,12 @@ static const gwi_key keys[] = {
      .most = GWI_COUNT_MAX,
      .at = offsetof(options, seed),
      .value = GWI_COUNT},
+    {.name = "order",
+     .meaning = "random in each step, or in turns: each once in 1/density steps",
+     .fallback = "random",
+     .words = "random|turns",
+     .at = offsetof(options, order),
+     .value = GWI_WORD},
     {.name = NULL},
 };
 
@@ -80,16 +93,27 @@ static void random_fini(gw_sync *s)
     gwi_free(x->index);
 }
 
+/* No step has the number 0. */
+static uint64_t key_of(const gw_sync *s)
+{
+    const options *opt = options_of(&s->spec);
+
+    return opt->order == ORDER_TURNS
+               ? gwi_random_key(s->seed + opt->seed, 0, UINT64_MAX)
+               : gwi_common_key(s, opt->seed);
+}
+
 static void random_agree(gw_sync *s, gwi_common *out)
 {
     choice *x = gwi_state(s, GWI_SELECTOR);
     uint64_t n = gwi_rest(s), k = n > 0 ? gwi_wanted(s) : 0, begin = 0;
-    uint64_t key = gwi_common_key(s, options_of(&s->spec)->seed);
+    uint64_t key = key_of(s);
+    uint64_t turn = options_of(&s->spec)->order == ORDER_TURNS ? s->step : 0;
 
     for (uint64_t i = 0; i < k; i++) {
-        uint64_t end = (i + 1) * n / k;
-        uint64_t upper = gwi_random64(key, i) >> 32;
-        x->index[i] = (uint32_t)(begin + (upper * (end - begin) >> 32));
+        uint64_t end = (i + 1) * n / k, len = end - begin;
+        uint64_t inside = (gwi_random64(key, i) >> 32) * len >> 32;
+        x->index[i] = (uint32_t)(begin + (inside + turn) % len);
         begin = end;
     }
     *out = (gwi_common){.index = x->index, .count = k};
@@ -107,6 +131,19 @@ const gwi_selector gwi_selector_random = {
     .agree = random_agree,
 };
 
+static const gwi_selector selector_of_models = {
+    .part = {.name = "random of models",
+             .keys = keys,
+             .off = random_off,
+             .state_size = sizeof(choice),
+             .init = random_init,
+             .fini = random_fini},
+    .density = random_density,
+    .most = random_most,
+    .agree = random_agree,
+    .of_models = true,
+};
+
 const gwi_stage gwi_stage_randk = {
     .name = "randk",
     .summary = "random entries, the same on all workers; the rest stays behind",
@@ -119,4 +156,18 @@ const gwi_stage gwi_stage_randk = {
               [GWI_EXCHANGE] = &gwi_exchange_common.part,
               [GWI_MEMORY] = &gwi_memory_residual.part},
     .keys = "density residual warmup ladder dense_below seed",
+};
+
+const gwi_stage gwi_stage_sparta = {
+    .name = "sparta",
+    .summary = "a random share of the models averaged per step (SPARTA)",
+    .example = "sparta:0.05",
+    .cost = "8 density n (P-1)/P bytes, by all-reduce, and no positions",
+    .expect = "models differ by what about 1/density steps change",
+    .role = GWI_ROLE_ALL,
+    .recipe = true,
+    .parts = {[GWI_SCHEDULE] = &gwi_schedule_local.part,
+              [GWI_SELECTOR] = &selector_of_models.part,
+              [GWI_EXCHANGE] = &gwi_exchange_common.part},
+    .keys = "density order seed",
 };

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * selector_topk.c - the k entries of the largest magnitude; of those that tie, the ones
- * with the lowest indices. */
+ * with the lowest indices. With tile=N the vector is cut into runs of N floats, and
+ * each has its own share of the entries: no tensor can take them all, and a tile is
+ * selected from while it is in the cache. */
 #include "kernels/pool.h"
 #include "kernels/select.h"
 #include "sync/ramp.h"
@@ -9,11 +11,20 @@
 
 typedef struct options {
     double density; /* part of the coordinates that is sent */
+    uint64_t tile;  /* floats that it is a part of; 0: all */
 } options;
 
 static double topk_density(const gwi_spec *spec)
 {
     return ((const options *)gwi_options_of(spec, GWI_SELECTOR))->density;
+}
+
+/* The floats of a tile of n floats, at least 1. */
+static size_t tile_of(const gwi_spec *spec, size_t n)
+{
+    uint64_t tile = ((const options *)gwi_options_of(spec, GWI_SELECTOR))->tile;
+
+    return tile == 0 || tile > n ? n + (n == 0) : (size_t)tile;
 }
 
 static const gwi_key keys[] = {
@@ -24,6 +35,15 @@ static const gwi_key keys[] = {
      .most = 1,
      .at = offsetof(options, density),
      .value = GWI_NUMBER},
+    {.name = "tile",
+     .meaning = "floats of a tile, in each of which entries are selected; 0: in all",
+     .fallback = "0",
+     .range = "a count of floats",
+     .least = 0,
+     .most = UINT32_MAX,
+     .unsaid = true,
+     .at = offsetof(options, tile),
+     .value = GWI_COUNT},
     {.name = NULL},
 };
 
@@ -34,12 +54,16 @@ static bool topk_off(const gwi_spec *spec)
 
 static size_t topk_most(const gwi_spec *spec, size_t n)
 {
-    return gwi_entries(gwi_ramp_most(spec), n);
+    size_t tile = tile_of(spec, n), rest = n % tile;
+    double density = gwi_ramp_most(spec);
+
+    return n / tile * gwi_entries(density, tile) +
+           (rest > 0 ? gwi_entries(density, rest) : 0);
 }
 
 typedef struct topk {
-    gwi_topk_guess guess;
-    gwi_topk_work work;
+    gwi_topk_guess *guesses; /* one for each tile */
+    gwi_topk_work work;      /* for any of them */
     void *memory;
 } topk;
 
@@ -47,13 +71,17 @@ static gw_status topk_init(gw_sync *s)
 {
     topk *x = gwi_state(s, GWI_SELECTOR);
     size_t n = s->layout->floats, most = topk_most(&s->spec, n);
-    size_t work = (gwi_topk_work_bytes(n, most, gwi_threads()) + 63) & ~(size_t)63;
+    size_t tile = tile_of(&s->spec, n), tiles = (n + tile - 1) / tile;
+    size_t k = gwi_entries(gwi_ramp_most(&s->spec), tile);
+    size_t guesses = tiles * sizeof *x->guesses;
+    size_t work = (gwi_topk_work_bytes(tile, k, gwi_threads()) + 63) & ~(size_t)63;
 
-    x->memory = gwi_calloc(1, work + most * 8);
+    x->memory = gwi_calloc(1, guesses + work + most * 8);
     if (x->memory == NULL)
         return gw_fail(GW_ERR_NOMEM, "not enough memory to select %zu of %zu", most, n);
-    gwi_topk_work_init(&x->work, x->memory, n, most, gwi_threads());
-    s->list = gwi_list_in((uint8_t *)x->memory + work, most);
+    x->guesses = x->memory;
+    gwi_topk_work_init(&x->work, x->guesses + tiles, tile, k, gwi_threads());
+    s->list = gwi_list_in((uint8_t *)(x->guesses + tiles) + work, most);
     return GW_OK;
 }
 
@@ -67,9 +95,14 @@ static void topk_fini(gw_sync *s)
 static void topk_run(gw_sync *s, float *r, const float *g)
 {
     topk *x = gwi_state(s, GWI_SELECTOR);
+    size_t n = s->layout->floats, tile = tile_of(&s->spec, n);
+    double density = s->now.density;
+    gwi_tiles tiles = {x->guesses, &x->work, tile, gwi_entries(density, tile),
+                       gwi_entries(density, n % tile)};
 
-    s->list.n = gwi_select_topk(&x->guess, &x->work, r, g, s->layout->floats,
-                                gwi_wanted(s), s->list.index, s->list.value);
+    if (tile >= n)
+        tiles.k = gwi_wanted(s);
+    s->list.n = gwi_select_tiles(&tiles, r, g, n, s->list.index, s->list.value);
 }
 
 const gwi_selector gwi_selector_topk = {
@@ -97,5 +130,5 @@ const gwi_stage gwi_stage_topk = {
     .parts = {[GWI_SELECTOR] = &gwi_selector_topk.part,
               [GWI_EXCHANGE] = &gwi_exchange_gather.part,
               [GWI_MEMORY] = &gwi_memory_residual.part},
-    .keys = "density residual warmup ladder dense_below",
+    .keys = "density residual warmup ladder dense_below tile decay combine",
 };

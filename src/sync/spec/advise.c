@@ -32,7 +32,7 @@
 static bool is_late(const gwi_spec *spec)
 {
     return gwi_sends_lists(spec) && spec->subject == GWI_GRADIENT &&
-           gwi_keeps_residual(spec);
+           gwi_keeps_residual(spec) && !gwi_estimates(spec);
 }
 
 /* Puts the three together into a->spec, if that is a spec. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sync/state/memories.h"
+#include "sync/state/past_models.h"
 #include "sync/momentum.h"
 #include "sync/schedule.h"
 
@@ -50,7 +51,8 @@ static unsigned traits_of_models(const gwi_spec *spec)
            when(!same && !repaired, GW_TRAIT_DRIFTS) |
            when(of_models || repaired, GW_TRAIT_NEEDS_MODEL) |
            when(of_models, GW_TRAIT_ENDS_AVERAGED) |
-           when(gwi_outer_of(spec)->sees(spec), GW_TRAIT_POLYAK);
+           when(gwi_sees_models(spec), GW_TRAIT_POLYAK) |
+           when(gwi_steps_outside(spec), GW_TRAIT_OUTER_STEP);
 }
 
 /* Entries of a gradient that wait in a residual are sent as the sum of what they were
@@ -59,7 +61,8 @@ static unsigned traits_of_models(const gwi_spec *spec)
 static unsigned traits_of_memory(const gwi_spec *spec)
 {
     bool keeps = gwi_keeps_residual(spec);
-    bool late = keeps && gwi_leaves_out(spec) && spec->subject == GWI_GRADIENT;
+    bool late = keeps && !gwi_estimates(spec) && gwi_leaves_out(spec) &&
+                spec->subject == GWI_GRADIENT;
 
     return when(keeps, GW_TRAIT_RESIDUAL) |
            when(late && !gwi_has_momentum(spec), GW_TRAIT_LIKE_MOMENTUM);
@@ -131,7 +134,9 @@ gw_status gw_memory_describe(const char *text, size_t i, gw_memory_info *info)
     if (m == NULL)
         return gw_fail(GW_ERR_ARG, "'%s' has no memory number %zu", text, i);
     gw_memory_info known = {.name = m->name, .bit = m->tag, .handing = m->handing};
-    if (m->floats != NULL)
+    if (m->by_layout)
+        known.floats = GW_FLOATS_BY_LAYOUT;
+    else if (m->floats != NULL)
         known.floats = m->floats(&spec, NULL);
     return gwi_hand_out(info, &known, sizeof known, LEAST(gw_memory_info, floats),
                         "gw_memory_info");

@@ -4,7 +4,7 @@
  *
  * A part that its options switch off gives way to the usual one, so that what is off
  * is off by construction. Then it is clear what is handed over, and how. */
-#include "sync/parts.h"
+#include "sync/state/past_models.h"
 
 static void switch_off(gwi_spec *spec, gwi_kind kind)
 {
@@ -16,17 +16,19 @@ static bool compresses(const gwi_spec *spec)
 {
     bool sparse = gwi_leaves_out(spec) && !gwi_selector_of(spec)->of_models;
 
-    return sparse || spec->part[GWI_CODER] != &gwi_coder_f32.part;
+    return sparse || spec->part[GWI_CODER] != &gwi_coder_f32.part ||
+           gwi_exchange_codes(spec);
 }
 
 /* Models averaged in every step are gradients averaged in every step, if nobody looks
- * at the models in between. */
+ * at the models in between or makes something else of their average. */
 static bool is_of_gradients(const gwi_spec *spec)
 {
     const gwi_part *schedule = spec->part[GWI_SCHEDULE];
 
     return schedule->off != NULL && schedule->off(spec) &&
-           !gwi_selector_of(spec)->of_models && !gwi_outer_of(spec)->sees(spec);
+           !gwi_selector_of(spec)->of_models && !gwi_steps_outside(spec) &&
+           !gwi_sees_models(spec);
 }
 
 static void decide_subject(gwi_spec *spec)
@@ -34,8 +36,9 @@ static void decide_subject(gwi_spec *spec)
     if (is_of_gradients(spec))
         spec->part[GWI_SCHEDULE] = gwi_usual_part(GWI_SCHEDULE);
     spec->subject = gwi_schedule_of(spec)->subject;
-    /* A model change that is compressed is what is sent, not the model. */
-    if (spec->subject == GWI_MODEL && compresses(spec))
+    /* A model change that is compressed, or that an outer step wants, is what is sent,
+     * not the model. */
+    if (spec->subject == GWI_MODEL && (compresses(spec) || gwi_steps_outside(spec)))
         spec->subject = GWI_CHANGE;
 }
 
@@ -55,14 +58,24 @@ void gwi_spec_resolve(gwi_spec *spec)
     switch_off(spec, GWI_SELECTOR);
     switch_off(spec, GWI_TRANSFORM);
     switch_off(spec, GWI_CODER);
+    switch_off(spec, GWI_OUTER);
     decide_subject(spec);
     decide_exchange(spec);
     switch_off(spec, GWI_MEMORY);
-    switch_off(spec, GWI_OUTER);
 }
 
 bool gwi_spec_is_dense(const gwi_spec *spec)
 {
     return spec->subject == GWI_GRADIENT && gwi_schedule_of(spec)->talks &&
            spec->part[GWI_EXCHANGE] == &gwi_exchange_dense.part;
+}
+
+gw_status gwi_check_uncoded(const gwi_spec *spec, const gwi_stage *stage)
+{
+    for (int i = 0; i < spec->count; i++)
+        if (spec->stages[i]->role == GWI_ROLE_HOW)
+            return gw_fail(GW_ERR_SPEC,
+                           "'%s' cannot follow '%s', which adds values up on the way",
+                           spec->stages[i]->name, stage->name);
+    return GW_OK;
 }

@@ -268,12 +268,17 @@ static gw_status set_defaults(gwi_spec *spec, const gwi_stage *stage,
     return GW_OK;
 }
 
-/* Puts a part in its place, with the options that it has before keys set them. */
+/* Puts a part in its place, with the options that it has before keys set them. What was
+ * set for the part that it refines stays. */
 static void adopt(gwi_spec *spec, gwi_kind kind, const gwi_part *part)
 {
-    if (spec->part[kind] == part)
+    const gwi_part *before = spec->part[kind];
+
+    if (before == part)
         return;
     spec->part[kind] = part;
+    if (before != NULL && part->refines == before)
+        return;
     memset(spec->options[kind], 0, GWI_OPTIONS_MAX);
     if (part->defaults != NULL)
         memcpy(spec->options[kind], part->defaults, part->options_size);
@@ -418,14 +423,31 @@ static void put_value(const gwi_spec *spec, const gwi_shown_key *shown, char *te
     put_text(text, cap, len, number);
 }
 
+/* Keys that came later than files with canonical specs, or that few need, are left out
+ * where they are as usual, unless something else is usual for the stage. */
+static bool is_unsaid(const gwi_spec *spec, const gwi_shown_key *shown)
+{
+    char value[40] = "";
+    size_t len = 0;
+
+    if (!shown->key->unsaid || shown->fallback != shown->key->fallback)
+        return false;
+    put_value(spec, shown, value, sizeof value, &len);
+    return strcmp(value, shown->key->fallback) == 0;
+}
+
 static void put_stage(const gwi_spec *spec, const gwi_stage *stage, char *text,
                       size_t cap, size_t *len)
 {
+    char before = ':';
     gwi_shown_key shown;
 
     put_text(text, cap, len, stage->name);
     for (size_t k = 0; gwi_stage_key(stage, k, &shown); k++) {
-        put_text(text, cap, len, k > 0 ? "," : ":");
+        if (is_unsaid(spec, &shown))
+            continue;
+        put(text, cap, len, &before, 1);
+        before = ',';
         put_text(text, cap, len, shown.key->name);
         put_text(text, cap, len, "=");
         put_value(spec, &shown, text, cap, len);

@@ -17,7 +17,7 @@
 
 #include "base.h"
 
-/* The questions. The last four refine the answers to the first seven. */
+/* The questions. The last five refine the answers to the first seven. */
 typedef enum gwi_kind {
     GWI_SCHEDULE,  /* when do the workers talk? */
     GWI_SELECTOR,  /* which coordinates are sent? */
@@ -26,6 +26,7 @@ typedef enum gwi_kind {
     GWI_EXCHANGE,  /* how do messages become one result? */
     GWI_MEMORY,    /* what is kept of what was not sent? */
     GWI_OUTER,     /* what is done with the average? */
+    GWI_MODELS,    /* what is kept of past models? */
     GWI_MOMENTUM,  /* what has momentum done before? */
     GWI_RAMP,      /* what is different at the beginning? */
     GWI_SMALL,     /* which tensors are too small to bother? */
@@ -38,6 +39,7 @@ typedef enum gwi_subject { GWI_GRADIENT, GWI_CHANGE, GWI_MODEL } gwi_subject;
 
 enum {
     GWI_MAX_STAGES = 5,
+    GWI_MAX_OTHERS = 8,  /* keys of a stage whose fallback is not the usual one */
     GWI_OPTIONS_MAX = 40 /* bytes of any part's options */
 };
 
@@ -70,6 +72,10 @@ size_t gwi_spec_write(const gwi_spec *spec, char *text, size_t cap);
  * exchanged (resolve.c). With everything off the answers are those of "dense". */
 void gwi_spec_resolve(gwi_spec *spec);
 
+/* Fails with GW_ERR_SPEC if a stage codes values; for parts that add values up as they
+ * travel (resolve.c). `stage` is the stage that brings the part. */
+gw_status gwi_check_uncoded(const gwi_spec *spec, const struct gwi_stage *stage);
+
 /* True if everything is switched off, so that the result is that of "dense". */
 bool gwi_spec_is_dense(const gwi_spec *spec);
 
@@ -93,6 +99,7 @@ typedef struct gwi_key {
     const char *meaning;  /* one line, for lists */
     double least, most;   /* of a number or count */
     bool (*fits)(double); /* what else it must be; NULL: nothing */
+    bool unsaid;          /* canonical specs leave it out where it has its fallback */
     size_t at;            /* offset in the part's options: uint64_t, double or int */
     gwi_value value;
 } gwi_key;
@@ -114,6 +121,7 @@ typedef enum gwi_role {
     GWI_ROLE_WHICH,
     GWI_ROLE_HOW,
     GWI_ROLE_MOMENTUM,
+    GWI_ROLE_OUTER,
     GWI_ROLE_CHECK /* fits behind everything that keeps models equal */
 } gwi_role;
 
@@ -127,9 +135,9 @@ struct gwi_stage {
     bool recipe;                      /* may come first */
     const gwi_part *parts[GWI_KINDS]; /* that it brings; NULL: the usual one */
     const char *keys;                 /* of these parts, separated by spaces */
-    struct { /* the one whose fallback is another here, if there is one */
+    struct {                          /* those whose fallback is another here */
         const char *key, *fallback;
-    } but;
+    } but[GWI_MAX_OTHERS];
 };
 
 /* Stage i, NULL past the end; recipes come first. */

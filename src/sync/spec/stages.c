@@ -13,21 +13,28 @@
     X(none)       \
     X(topk)       \
     X(gtopk)      \
+    X(oktopk)     \
     X(drop)       \
     X(randk)      \
+    X(lowrank)    \
     X(qsgd)       \
     X(sign)       \
     X(a2sgd)      \
     X(local)      \
+    X(diloco)     \
+    X(sparseloco) \
     X(update)     \
     X(oneshot)    \
     X(spa)        \
+    X(sparta)     \
     X(pqasgd)     \
     X(q)          \
     X(bf16)       \
     X(1bit)       \
     X(2bit)       \
     X(momentum)   \
+    X(ef21)       \
+    X(outer)      \
     X(check)
 
 #define DECLARE(name) extern const gwi_stage gwi_stage_##name;
@@ -75,6 +82,7 @@ const gwi_part *gwi_usual_part(gwi_kind kind)
         [GWI_EXCHANGE] = &gwi_exchange_dense.part,
         [GWI_MEMORY] = &gwi_memory_none.part,
         [GWI_OUTER] = &gwi_outer_take.part,
+        [GWI_MODELS] = &gwi_past_models,
         [GWI_MOMENTUM] = &gwi_momentum,
         [GWI_RAMP] = &gwi_ramp,
         [GWI_SMALL] = &gwi_small_tensors,
@@ -135,8 +143,9 @@ bool gwi_stage_key(const gwi_stage *stage, size_t i, gwi_shown_key *out)
     if (len == 0 || !find_key(stage, name, len, out))
         return false;
     out->fallback = out->key->fallback;
-    if (stage->but.key != NULL && strcmp(stage->but.key, out->key->name) == 0)
-        out->fallback = stage->but.fallback;
+    for (size_t b = 0; b < GWI_MAX_OTHERS && stage->but[b].key != NULL; b++)
+        if (strcmp(stage->but[b].key, out->key->name) == 0)
+            out->fallback = stage->but[b].fallback;
     return true;
 }
 

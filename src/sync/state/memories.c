@@ -32,5 +32,11 @@ size_t gwi_memory_floats(const gwi_spec *spec, const gw_layout *layout,
 
 size_t gwi_kept_floats(const gw_sync *s, const gwi_remembered *m)
 {
-    return gwi_memory_floats(&s->spec, s->layout, m);
+    size_t sum = 0;
+
+    if (!m->by_layout)
+        return gwi_memory_floats(&s->spec, s->layout, m);
+    for (size_t i = 0; i < s->segment_count; i++)
+        sum += m->floats(&s->spec, s->segments[i]->layout);
+    return sum;
 }

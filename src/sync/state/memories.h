@@ -18,8 +18,8 @@ const gwi_remembered *gwi_next_memory(const gwi_spec *spec, gwi_memory_walk *wal
 size_t gwi_memory_floats(const gwi_spec *spec, const gw_layout *layout,
                          const gwi_remembered *memory);
 
-/* Those of a sync. Segments have their part of what is as long as the model, and share
- * the rest. */
+/* Those of a whole sync. Segments have their part of what is as long as the model or
+ * depends on the layout, and share the rest. */
 size_t gwi_kept_floats(const gw_sync *sync, const gwi_remembered *memory);
 
 #endif
