@@ -91,10 +91,20 @@ static struct pollfd interest(const gwi_stream_peer *p)
 {
     uint64_t len;
     bool parked = gwi_stream_parked(p, &len);
-    short events = (short)((parked ? 0 : POLLIN) | (p->full ? POLLOUT : 0));
+    bool leaves = p->full || (p->fd >= 0 && p->io.unsent(p->io.ctx) > 0);
+    short events = (short)((parked ? 0 : POLLIN) | (leaves ? POLLOUT : 0));
 
     return (struct pollfd){.fd = p->ended || events == 0 ? -1 : p->fd,
                            .events = events};
+}
+
+/* Whether bytes are there that the socket does not show any more. */
+static bool has_more(const gwi_stream_peer *p)
+{
+    uint64_t len;
+
+    return p->fd >= 0 && !p->ended && p->io.unread(p->io.ctx) > 0 &&
+           !gwi_stream_parked(p, &len);
 }
 
 static gw_status sleep_once(gwi_streams *s, double seconds)
@@ -102,15 +112,21 @@ static gw_status sleep_once(gwi_streams *s, double seconds)
     struct timespec t = {.tv_sec = (time_t)seconds,
                          .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
 
-    for (int r = 0; r < s->workers; r++)
+    for (int r = 0; r < s->workers; r++) {
         s->polls[r] = interest(&s->peers[r]);
-    if (ppoll(s->polls, (nfds_t)s->workers, &t, NULL) <= 0)
+        if (has_more(&s->peers[r]))
+            t = (struct timespec){0};
+    }
+    if (ppoll(s->polls, (nfds_t)s->workers, &t, NULL) < 0)
         return GW_OK;
     /* Peers that nothing is expected of have a sign of life, a goodbye, a reason or
      * an end. */
-    for (int r = 0; r < s->workers; r++)
-        if (s->polls[r].revents != 0 && s->peers[r].recvs.first == NULL)
+    for (int r = 0; r < s->workers; r++) {
+        gwi_stream_flush(&s->peers[r]);
+        if ((s->polls[r].revents != 0 || has_more(&s->peers[r])) &&
+            s->peers[r].recvs.first == NULL)
             GWI_TRY(gwi_streams_receive(s, r));
+    }
     return GW_OK;
 }
 
@@ -157,6 +173,14 @@ static const char *streams_host(void *ctx, int rank)
     return s->peers[rank].host;
 }
 
+/* The others see the end once they have read what was sent before. */
+static void end_sending(gwi_streams *s)
+{
+    for (int r = 0; r < s->workers; r++)
+        if (s->peers[r].fd >= 0)
+            shutdown(s->peers[r].fd, SHUT_WR);
+}
+
 static void streams_abort(void *ctx, const char *reason)
 {
     gwi_streams *s = ctx;
@@ -164,6 +188,9 @@ static void streams_abort(void *ctx, const char *reason)
 
     for (int r = 0; r < s->workers; r++)
         gwi_stream_say_last(&s->peers[r], GWI_FRAME_ABORT, reason, len);
+    for (int r = 0; r < s->workers; r++)
+        gwi_stream_flush(&s->peers[r]);
+    end_sending(s);
     s->aborted = true;
 }
 
@@ -175,6 +202,27 @@ static void drain(int fd)
 
     for (int i = 0; i < 64 && recv(fd, rest, sizeof rest, 0) > 0; i++)
         ;
+}
+
+/* Hands what streams have taken to their sockets, as long as something leaves. */
+static void flush_all(gwi_streams *s)
+{
+    struct timespec pause = {.tv_nsec = 1000000};
+    double since = gwi_now();
+
+    for (size_t before = SIZE_MAX;; nanosleep(&pause, NULL)) {
+        size_t unsent = 0;
+        for (int r = 0; r < s->workers; r++) {
+            gwi_stream_peer *p = &s->peers[r];
+            gwi_stream_flush(p);
+            unsent += p->fd >= 0 && !p->ended ? p->io.unsent(p->io.ctx) : 0;
+        }
+        if (unsent < before)
+            since = gwi_now();
+        if (unsent == 0 || gwi_now() - since > CLOSE_SECONDS)
+            return;
+        before = unsent;
+    }
 }
 
 /* Waits until what was sent has arrived at the others' hosts: bytes that come for a
@@ -206,14 +254,18 @@ static void streams_close(void *ctx)
 
     gwi_streams_unguard(s);
     if (!s->aborted) {
+        flush_all(s);
         for (int r = 0; r < s->workers; r++)
             gwi_stream_say_last(&s->peers[r], GWI_FRAME_GOODBYE, "", 0);
+        flush_all(s);
+        end_sending(s);
         let_leave(s);
     }
     for (int r = 0; r < s->workers; r++) {
         if (s->peers[r].fd < 0)
             continue;
         drain(s->peers[r].fd);
+        s->peers[r].io.release(s->peers[r].io.ctx);
         close(s->peers[r].fd);
     }
     gwi_free(s);
@@ -256,8 +308,9 @@ static void name_host(gwi_stream_peer *p, const char *host)
 }
 
 /* Programs that this one starts do not get the sockets, either. */
-static gw_status prepare(gwi_stream_peer *p, int fd, int rank)
+static gw_status prepare(gwi_stream_peer *p, const gw_stream *io, int rank)
 {
+    int fd = io->fd;
     int flags = fcntl(fd, F_GETFL), own = fcntl(fd, F_GETFD);
 
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 || own < 0 ||
@@ -266,6 +319,7 @@ static gw_status prepare(gwi_stream_peer *p, int fd, int rank)
                        rank, strerror(errno));
     tune(fd);
     p->fd = fd;
+    p->io = *io;
     p->sends.end = &p->sends.first;
     p->recvs.end = &p->recvs.first;
     p->heard_at = gwi_now();
@@ -304,27 +358,48 @@ static gw_status new_comm(gw_comm **out, gwi_streams *s, const gw_comm_options *
     return st;
 }
 
-gw_status gw_comm_sockets(gw_comm **out, const int *fds, const char *const *hosts,
-                          int rank, int workers, const gw_comm_options *opt)
+gw_status gw_comm_streams(gw_comm **out, const gw_stream *streams,
+                          const char *const *hosts, int rank, int workers,
+                          const gw_comm_options *opt)
 {
     gw_status st = GW_OK;
     gwi_streams *s;
 
     *out = NULL;
-    if (fds == NULL || workers < 1 || rank < 0 || rank >= workers)
-        return gw_fail(GW_ERR_ARG, "invalid rank %d of %d workers, or fds is NULL",
-                       rank, workers);
+    if (streams == NULL || workers < 1 || rank < 0 || rank >= workers)
+        return gw_fail(GW_ERR_ARG, "invalid rank %d of %d workers, or NULL", rank,
+                       workers);
     s = new_streams(rank, workers);
     if (s == NULL)
         return gw_fail(GW_ERR_NOMEM, "not enough memory for %d sockets", workers);
     for (int r = 0; st == GW_OK && r < workers; r++) {
         name_host(&s->peers[r], hosts != NULL ? hosts[r] : NULL);
         if (r != rank)
-            st = prepare(&s->peers[r], fds[r], r);
+            st = prepare(&s->peers[r], &streams[r], r);
     }
     if (st == GW_OK)
         st = new_comm(out, s, opt);
     if (st != GW_OK)
         gwi_free(s);
+    return st;
+}
+
+gw_status gw_comm_sockets(gw_comm **out, const int *fds, const char *const *hosts,
+                          int rank, int workers, const gw_comm_options *opt)
+{
+    gw_stream *streams;
+    gw_status st;
+
+    *out = NULL;
+    if (fds == NULL || workers < 1 || rank < 0 || rank >= workers)
+        return gw_fail(GW_ERR_ARG, "invalid rank %d of %d workers, or fds is NULL",
+                       rank, workers);
+    streams = gwi_calloc((size_t)workers, sizeof *streams);
+    if (streams == NULL)
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for %d sockets", workers);
+    for (int r = 0; r < workers; r++)
+        streams[r] = gwi_stream_plain(fds[r]);
+    st = gw_comm_streams(out, streams, hosts, rank, workers, opt);
+    gwi_free(streams);
     return st;
 }

@@ -4,6 +4,7 @@
  *
  *     sockets.c         the table, waiting, making one
  *     sockets_frames.c  bytes of frames, in and out
+ *     sockets_plain.c   the bytes of a connection that nobody encrypts
  *     sockets_life.c    signs of life, whom to blame, cut connections
  *     sockets_fork.c    what becomes of sockets in a forked child
  *
@@ -16,6 +17,7 @@
 #include <stdbool.h>
 
 #include "base.h"
+#include "gradwire_streams.h"
 
 enum { GWI_HEAD_LEN = 8, GWI_BUSY_LEN = 8, GWI_REASON_LEN = 512, GWI_HOST_LEN = 64 };
 
@@ -44,7 +46,8 @@ typedef struct gwi_stream_queue {
 } gwi_stream_queue;
 
 typedef struct gwi_stream_peer {
-    int fd; /* -1: none */
+    int fd;       /* -1: none */
+    gw_stream io; /* moves the bytes */
     gwi_stream_queue sends, recvs;
     uint8_t out_head[GWI_HEAD_LEN], in_head[GWI_HEAD_LEN], until[GWI_BUSY_LEN];
     size_t out_done, in_done; /* bytes of the current frame moved, head included */
@@ -91,13 +94,21 @@ gw_status gwi_streams_send_on(gwi_streams *s, int rank);
  * busy to one that knows the link, else alive. */
 void gwi_stream_sign(const gwi_streams *s, gwi_stream_peer *p);
 
-/* Sends a last frame if no message is half sent, and ends the connection for sending.
- * What does not fit into the socket's buffer is not sent: nothing may block here. */
+/* Sends a last frame if no message is half sent. What the stream does not take is not
+ * sent: nothing may block here. */
 void gwi_stream_say_last(gwi_stream_peer *p, gwi_frame_kind kind, const char *text,
                          size_t len);
 
+/* Sends on what the stream has taken and not handed to the socket. */
+void gwi_stream_flush(gwi_stream_peer *p);
+
 /* Whether a message has begun to come that nobody has asked for yet, and its length. */
 bool gwi_stream_parked(const gwi_stream_peer *p, uint64_t *len);
+
+/* ---- sockets_plain.c ------------------------------------------------------------ */
+
+/* The stream whose bytes are those of the socket. */
+gw_stream gwi_stream_plain(int fd);
 
 /* ---- sockets_life.c ------------------------------------------------------------- */
 

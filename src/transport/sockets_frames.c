@@ -6,7 +6,6 @@
 #define _GNU_SOURCE
 #include "transport/sockets.h"
 
-#include <errno.h>
 #include <linux/sockios.h>
 #include <math.h>
 #include <string.h>
@@ -50,11 +49,6 @@ static void finish_first(gwi_stream_queue *q)
     op->over = true;
 }
 
-static bool would_block(void)
-{
-    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-}
-
 static gw_status fail_gone(const gwi_streams *s, int rank)
 {
     const gwi_stream_peer *p = &s->peers[rank];
@@ -76,14 +70,13 @@ static gw_status fail_malformed(gwi_stream_peer *p, int rank, const char *what)
 /* Reads up to len bytes; 0 if none are there, or none will come (ended is set). */
 static size_t take(gwi_stream_peer *p, void *to, size_t len)
 {
-    ssize_t n = recv(p->fd, to, len, 0);
+    long n = p->io.read(p->io.ctx, to, len);
 
     if (n > 0) {
         p->heard_at = gwi_now();
         return (size_t)n;
     }
-    if (n == 0 || !would_block())
-        p->ended = true;
+    p->ended = p->ended || n < 0;
     return 0;
 }
 
@@ -230,18 +223,32 @@ bool gwi_stream_parked(const gwi_stream_peer *p, uint64_t *len)
 
 /* ---- sending ------------------------------------------------------------ */
 
-/* Hands the rest of a sign of life and of the first message to the socket. */
-static ssize_t push(gwi_stream_peer *p, const gwi_stream_op *op)
+/* Hands len bytes to the stream; returns how many it took. */
+static size_t hand_over(gwi_stream_peer *p, void *bytes, size_t len)
+{
+    struct iovec part = {bytes, len};
+    long n = p->io.write(p->io.ctx, &part, 1);
+
+    return n > 0 ? (size_t)n : 0;
+}
+
+void gwi_stream_flush(gwi_stream_peer *p)
+{
+    if (p->fd >= 0 && !p->ended && p->io.unsent(p->io.ctx) > 0)
+        (void)p->io.write(p->io.ctx, NULL, 0);
+}
+
+/* Hands the rest of a sign of life and of the first message to the stream. */
+static long push(gwi_stream_peer *p, const gwi_stream_op *op)
 {
     size_t in_head = p->out_done < GWI_HEAD_LEN ? p->out_done : GWI_HEAD_LEN;
     size_t in_body = p->out_done - in_head;
     struct iovec parts[3] = {{p->sign + p->sign_done, p->sign_len - p->sign_done},
                              {p->out_head + in_head, GWI_HEAD_LEN - in_head},
                              {op->buf + in_body, op->len - in_body}};
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 3};
 
     put_head(p->out_head, op->len, GWI_FRAME_MESSAGE);
-    return sendmsg(p->fd, &message, MSG_NOSIGNAL);
+    return p->io.write(p->io.ctx, parts, 3);
 }
 
 /* Takes note of n bytes that went; true if they were the rest of the message. */
@@ -280,8 +287,8 @@ gw_status gwi_streams_send_on(gwi_streams *s, int rank)
 
     p->full = false;
     while (p->sends.first != NULL) {
-        ssize_t n = push(p, p->sends.first);
-        if (n < 0 && would_block())
+        long n = push(p, p->sends.first);
+        if (n == 0)
             return rest(s, rank);
         if (n < 0) {
             /* Why it closed its end may be there to be read. */
@@ -312,10 +319,8 @@ void gwi_stream_sign(const gwi_streams *s, gwi_stream_peer *p)
         return;
     if (p->sign_len == 0)
         make_sign(s, p);
-    ssize_t n =
-        send(p->fd, p->sign + p->sign_done, p->sign_len - p->sign_done, MSG_NOSIGNAL);
     /* A failure is for those to see who read. */
-    p->sign_done += n > 0 ? (size_t)n : 0;
+    p->sign_done += hand_over(p, p->sign + p->sign_done, p->sign_len - p->sign_done);
     if (p->sign_done == 0 || p->sign_done == p->sign_len)
         p->sign_done = p->sign_len = 0;
 }
@@ -332,6 +337,5 @@ void gwi_stream_say_last(gwi_stream_peer *p, gwi_frame_kind kind, const char *te
     put_head(frame + before, len, kind);
     memcpy(frame + before + GWI_HEAD_LEN, text, len);
     if (p->out_done == 0)
-        (void)!send(p->fd, frame, before + GWI_HEAD_LEN + len, MSG_NOSIGNAL);
-    shutdown(p->fd, SHUT_WR);
+        (void)hand_over(p, frame, before + GWI_HEAD_LEN + len);
 }

@@ -91,6 +91,7 @@ static void look_behind(gwi_stream_peer *p)
 
     if (p->fd < 0 || !gwi_stream_parked(p, &len) || ioctl(p->fd, SIOCINQ, &unread) != 0)
         return;
+    unread += (int)p->io.unread(p->io.ctx);
     if (unread != p->unread)
         p->heard_at = gwi_now();
     p->unread = unread;

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gradwire_group.h - workers on any number of machines that find each other through a
+ * meeting. Link with libgradwire-group.
+ *
+ *     gw_group_join(&group, &options);
+ *     gw_group_next(group, &comm);
+ *     ... everything of gradwire.h ...
+ *     gw_comm_free(comm);
+ *     gw_group_leave(group);
+ *
+ * A *meeting* is a small server that all workers can reach; 'gradwire meet' runs one. A
+ * *view* is a numbered list of members. Every member of a view has a connection to each
+ * other member, and a comm over these connections. If a member dies, comms of the view
+ * fail; the members that are left ask for the next view with gw_group_next(). New
+ * members enter with the next view, too.
+ *
+ * Strangers: every connection, to the meeting and between members, is TLS 1.3 with the
+ * job's key. Nothing is read from anybody who has not proven that it knows this key.
+ *
+ * Threads: one thread at a time may use a gw_group. A gw_meeting has its own thread. */
+#ifndef GRADWIRE_GROUP_H
+#define GRADWIRE_GROUP_H
+
+#include "gradwire.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- a member ------------------------------------------------------------------ */
+
+typedef struct gw_group gw_group;
+
+typedef struct gw_group_options {
+    size_t struct_size;  /* sizeof(gw_group_options) */
+    const char *meeting; /* "tcp://HOST:PORT" */
+    const char *job;     /* the job's name, without spaces; NULL: "job" */
+    const char *key;     /* the job's key, 16 to 1024 bytes of text */
+    const char *name;    /* this worker's name in messages; NULL: its host's */
+    const char *address; /* where other members reach it; NULL: where it calls from */
+    int port;            /* that it opens for other members; 0: any that is free */
+    int min_workers;     /* a view has at least so many members; 0: 1 */
+    int max_workers;     /* and at most so many; 0: 1024 */
+    int plain; /* if not 0, members do not encrypt what they send each other */
+    double timeout_seconds; /* to reach the meeting and other members, and without
+                             * progress in a comm; 0: 60 s */
+
+    /* Called with one line of text when something is worth telling, such as "waiting
+     * for 2 more workers". NULL: nobody is told. */
+    void (*tell)(void *arg, const char *line);
+    void *arg;
+} gw_group_options;
+
+/* Joins the job at a meeting. All members must give the same numbers of workers and the
+ * same `plain`. On success the caller releases *out with gw_group_leave(). On failure
+ * *out is NULL. Fails with GW_ERR_ARG, GW_ERR_NOMEM, GW_ERR_SYSTEM; with GW_ERR_PEER if
+ * nobody answers at the meeting or it does not know the key; or with GW_ERR_MISMATCH,
+ * which says what the other members have. */
+GW_API gw_status gw_group_join(gw_group **out, const gw_group_options *opt);
+
+/* Waits until there are enough members, connects with them, and makes a comm of the new
+ * view. Members are ranked by the time at which they joined, so worker 0 was there
+ * before all others. Free the comm of the last view before or after. There is no time
+ * limit while members are missing; gw_group_interrupt() ends the wait. Fails with
+ * GW_ERR_PEER if the meeting does not answer, GW_ERR_STOPPED, or GW_ERR_NOMEM. The
+ * group can be used again after a failure. */
+GW_API gw_status gw_group_next(gw_group *group, gw_comm **out);
+
+/* Returns whether a new view is due because a member is gone or another waits to enter.
+ * It does not wait. All members should call gw_group_next() soon, between two steps. */
+GW_API int gw_group_due(gw_group *group);
+
+/* Returns the number of the current view; 0 before the first. */
+GW_API uint64_t gw_group_view(const gw_group *group);
+
+/* Tells the meeting how far this worker is, as one line that 'gradwire status' shows:
+ * at most 200 printable characters. It does not wait. */
+GW_API void gw_group_report(gw_group *group, const char *line);
+
+/* Ends a gw_group_next() that waits, which then fails with GW_ERR_STOPPED. It may be
+ * called from another thread or a signal handler. */
+GW_API void gw_group_interrupt(gw_group *group);
+
+/* Tells the meeting that this worker leaves, and releases group, which may be NULL. */
+GW_API void gw_group_leave(gw_group *group);
+
+/* ---- the meeting ----------------------------------------------------------------- */
+
+typedef struct gw_meeting gw_meeting;
+
+typedef struct gw_meeting_options {
+    size_t struct_size;     /* sizeof(gw_meeting_options) */
+    const char *listen;     /* "HOST:PORT", or ":PORT" for all interfaces */
+    const char *job, *key;  /* as for members */
+    double timeout_seconds; /* after which a member that is silent is gone; 0: 60 s */
+    void (*tell)(void *arg, const char *line); /* called from the meeting's thread */
+    void *arg;
+} gw_meeting_options;
+
+/* Opens a meeting, which runs in a thread of its own until gw_meeting_close(). On
+ * failure *out is NULL. Fails with GW_ERR_ARG, GW_ERR_NOMEM or GW_ERR_SYSTEM. */
+GW_API gw_status gw_meeting_open(gw_meeting **out, const gw_meeting_options *opt);
+
+/* Returns the port that the meeting listens at. */
+GW_API int gw_meeting_port(const gw_meeting *meeting);
+
+/* Closes the meeting; it may be NULL. Members keep their comms, but nobody can join. */
+GW_API void gw_meeting_close(gw_meeting *meeting);
+
+/* Calls `line` for each line of a meeting's status: first the job, then each member.
+ * opt needs meeting, job, key and timeout_seconds. Fails like gw_group_join(). */
+GW_API gw_status gw_meeting_status(const gw_group_options *opt,
+                                   void (*line)(void *arg, const char *line),
+                                   void *arg);
+
+/* Writes a new random key of 43 characters and a zero. GW_ERR_SYSTEM. */
+GW_API gw_status gw_group_new_key(char key[44]);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* GRADWIRE_GROUP_H */

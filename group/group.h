@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group.h - the inside of a gw_group.
+ *
+ *     group.c  joining, views, leaving
+ *     mesh.c   connections among the members of a view
+ */
+#ifndef GWG_GROUP_H
+#define GWG_GROUP_H
+
+#include <signal.h>
+
+#include "address.h"
+#include "gradwire_group.h"
+#include "talk.h"
+
+enum { GWG_MEMBER_NAME_CAP = 64 };
+
+typedef struct gwg_member {
+    uint64_t id;
+    gwg_address at;
+    char name[GWG_MEMBER_NAME_CAP];
+} gwg_member;
+
+struct gw_group {
+    gwg_tls *tls;
+    gwg_address meeting;
+    gwg_talk talk; /* with the meeting; without a connection while that is away */
+    int listener, port;
+    int min, max, plain;
+    double timeout;
+    char address[GWG_HOST_CAP], name[GWG_MEMBER_NAME_CAP];
+    void (*tell)(void *arg, const char *line);
+    void *arg;
+    uint64_t id;            /* as the meeting has given it */
+    uint64_t view;          /* 0: none yet */
+    int over;               /* the meeting has said that the view is over */
+    int rank, count, known; /* of the members of the view, `known` have been named */
+    gwg_member *members;    /* [count] */
+    volatile sig_atomic_t stopped;
+};
+
+/* Reads what the meeting has said. GW_OK, or GW_ERR_PEER: it is away. GW_ERR_MISMATCH:
+ * it refuses this member. */
+gw_status gwg_group_hear(gw_group *g);
+
+/* Connects with all members of the view. GW_PENDING: the view is over before all were
+ * connected. GW_ERR_TIMEOUT, which names the member; GW_ERR_STOPPED, GW_ERR_NOMEM. */
+gw_status gwg_mesh(gw_group *g, gw_comm **out);
+
+#endif

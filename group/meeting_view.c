@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * meeting_view.c - what members say to a meeting, and how views come about.
+ *
+ * A view ends when a member of it is gone or asks for the next one, or when somebody
+ * new has come and there is room. The others are told and ask for the next view, too,
+ * between two of their steps. When all have asked, the view is made. */
+#define _GNU_SOURCE
+#include "meeting.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void gwg_meeting_tell(gw_meeting *m, const char *format, ...)
+{
+    char line[GWG_LINE_CAP];
+    va_list args;
+
+    if (m->tell == NULL)
+        return;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    m->tell(m->arg, line);
+}
+
+static int count_role(const gw_meeting *m, gwg_role role)
+{
+    int count = 0;
+
+    for (int i = 0; i < GWG_MOST_GUESTS; i++)
+        count += m->guests[i].role == role;
+    return count;
+}
+
+static int count_members(const gw_meeting *m)
+{
+    int count = 0;
+
+    for (int i = 0; i < GWG_MOST_GUESTS; i++)
+        count += gwg_is_member(&m->guests[i]);
+    return count;
+}
+
+/* A line that does not fit is not sent: who does not read is found when it does not
+ * ask for the next view. */
+static void say(gwg_guest *g, const char *line)
+{
+    (void)gwg_talk_put(&g->talk, "%s", line);
+}
+
+/* ---- the end of a view ------------------------------------------------------------
+ */
+
+static void end_view(gw_meeting *m)
+{
+    char line[64];
+
+    if (m->over_at > 0 || m->view == 0)
+        return;
+    m->over_at = gwg_now();
+    snprintf(line, sizeof line, "over %llu", (unsigned long long)m->view);
+    for (int i = 0; i < GWG_MOST_GUESTS; i++)
+        if (m->guests[i].role == GWG_RUNS)
+            say(&m->guests[i], line);
+}
+
+void gwg_meeting_lost(gw_meeting *m, const gwg_guest *gone)
+{
+    if (gone->role == GWG_RUNS)
+        end_view(m);
+    m->told_have = 0;
+}
+
+/* ---- what guests say ----------------------------------------------------------------
+ */
+
+static gw_status check_terms(gw_meeting *m, const gwg_terms *t)
+{
+    const gwg_terms *ours = &m->terms;
+
+    if (t->min < 1 || t->max < t->min || t->max > GWG_MOST_WORKERS)
+        return gw_fail(GW_ERR_DATA, "this needs 1 to %d workers", GWG_MOST_WORKERS);
+    if (count_members(m) == 0)
+        m->terms = *t;
+    if (t->min == ours->min && t->max == ours->max && t->plain == ours->plain)
+        return GW_OK;
+    return gw_fail(GW_ERR_DATA,
+                   "this job has %d to %d workers, %s; this worker wants %d to %d, %s",
+                   ours->min, ours->max, ours->plain ? "not encrypted" : "encrypted",
+                   t->min, t->max, t->plain ? "not encrypted" : "encrypted");
+}
+
+/* join VERSION MIN MAX PLAIN PORT HOST NAME */
+static gw_status hear_join(gw_meeting *m, gwg_guest *g, const char *line)
+{
+    int version = 0, used = 0;
+    gwg_terms terms = {0};
+    char host[GWG_HOST_CAP], name[GWG_NAME_CAP];
+
+    if (sscanf(line, "join %d %d %d %d %d %255s %63s%n", &version, &terms.min,
+               &terms.max, &terms.plain, &g->port, host, name, &used) < 7 ||
+        line[used] != '\0' || g->port < 1 || g->port > 65535)
+        return gw_fail(GW_ERR_DATA, "this is not how members join");
+    if (version != 1)
+        return gw_fail(GW_ERR_DATA, "the meeting speaks version 1 and not %d", version);
+    GWG_TRY(check_terms(m, &terms));
+    memcpy(g->host, strcmp(host, "-") == 0 ? g->from : host, sizeof g->host);
+    memcpy(g->name, name, sizeof g->name);
+    g->id = ++m->last_id;
+    g->role = GWG_JOINED;
+    gwg_meeting_tell(m, "worker %llu (%s) has joined from %s, port %d",
+                     (unsigned long long)g->id, g->name, g->host, g->port);
+    return gwg_talk_put(&g->talk, "welcome %llu", (unsigned long long)g->id);
+}
+
+/* watch VERSION: the job, then its members, then an end. */
+static gw_status hear_watch(gw_meeting *m, gwg_guest *g)
+{
+    g->role = GWG_WATCHER;
+    GWG_TRY(gwg_talk_put(&g->talk, "job view=%llu running=%d waiting=%d min=%d max=%d",
+                         (unsigned long long)m->view, count_role(m, GWG_RUNS),
+                         count_members(m) - count_role(m, GWG_RUNS), m->terms.min,
+                         m->terms.max));
+    for (int i = 0; i < GWG_MOST_GUESTS; i++) {
+        const gwg_guest *w = &m->guests[i];
+        if (gwg_is_member(w))
+            GWG_TRY(gwg_talk_put(&g->talk, "member %llu %s %s:%d %s %s",
+                                 (unsigned long long)w->id, w->name, w->host, w->port,
+                                 w->role == GWG_RUNS ? "runs" : "waits", w->report));
+    }
+    return gwg_talk_put(&g->talk, "end");
+}
+
+static gw_status hear_stranger(gw_meeting *m, gwg_guest *g, const char *line)
+{
+    if (strncmp(line, "join ", 5) == 0)
+        return hear_join(m, g, line);
+    if (strcmp(line, "watch 1") == 0)
+        return hear_watch(m, g);
+    return gw_fail(GW_ERR_DATA, "this is not how guests begin");
+}
+
+static gw_status hear_next(gw_meeting *m, gwg_guest *g, const char *line)
+{
+    unsigned long long view;
+
+    if (sscanf(line, "next %llu", &view) != 1 || view != g->view)
+        return gw_fail(GW_ERR_DATA, "this member was not in that view");
+    /* Somebody new ends a view only if there is room in the next one. */
+    bool ends = g->role == GWG_RUNS || count_members(m) <= m->terms.max;
+    g->role = GWG_ASKS;
+    if (ends)
+        end_view(m);
+    m->told_have = 0;
+    return GW_OK;
+}
+
+gw_status gwg_meeting_hear(gw_meeting *m, gwg_guest *g, const char *line)
+{
+    if (g->role == GWG_STRANGER)
+        return hear_stranger(m, g, line);
+    if (!gwg_is_member(g))
+        return gw_fail(GW_ERR_DATA, "watchers say nothing");
+    if (strncmp(line, "next ", 5) == 0)
+        return hear_next(m, g, line);
+    if (strncmp(line, "report ", 7) == 0) {
+        snprintf(g->report, sizeof g->report, "%s", line + 7);
+        return GW_OK;
+    }
+    if (strcmp(line, "leave") == 0) {
+        gwg_guest_drop(m, g, "leaves");
+        return GW_OK;
+    }
+    return gw_fail(GW_ERR_DATA, "members do not say this");
+}
+
+/* ---- the next view ------------------------------------------------------------------
+ */
+
+/* The member that asks, with the least id above `above`. */
+static gwg_guest *next_by_id(gw_meeting *m, uint64_t above)
+{
+    gwg_guest *found = NULL;
+
+    for (int i = 0; i < GWG_MOST_GUESTS; i++) {
+        gwg_guest *g = &m->guests[i];
+        if (g->role == GWG_ASKS && g->id > above &&
+            (found == NULL || g->id < found->id))
+            found = g;
+    }
+    return found;
+}
+
+static void send_view(gw_meeting *m, gwg_guest *to, gwg_guest *const *members, int rank,
+                      int count)
+{
+    gw_status st = gwg_talk_put(&to->talk, "view %llu %d %d",
+                                (unsigned long long)m->view, rank, count);
+
+    for (int i = 0; st == GW_OK && i < count; i++)
+        st = gwg_talk_put(&to->talk, "member %llu %s %d %s",
+                          (unsigned long long)members[i]->id, members[i]->host,
+                          members[i]->port, members[i]->name);
+}
+
+static void make_view(gw_meeting *m, int count)
+{
+    gwg_guest *members[GWG_MOST_WORKERS];
+    uint64_t above = 0;
+
+    for (int i = 0; i < count; i++) {
+        members[i] = next_by_id(m, above);
+        above = members[i]->id;
+    }
+    m->view++;
+    m->over_at = 0;
+    gwg_meeting_tell(m, "view %llu has %d worker%s", (unsigned long long)m->view, count,
+                     count == 1 ? "" : "s");
+    for (int i = 0; i < count; i++) {
+        send_view(m, members[i], members, i, count);
+        members[i]->role = GWG_RUNS;
+        members[i]->view = m->view;
+    }
+}
+
+/* Members that wait hear how many are there. */
+static void tell_waiting(gw_meeting *m, int have)
+{
+    char line[64];
+
+    if (m->told_have == have)
+        return;
+    m->told_have = have;
+    snprintf(line, sizeof line, "wait %d %d", have, m->terms.min);
+    for (int i = 0; i < GWG_MOST_GUESTS; i++)
+        if (m->guests[i].role == GWG_ASKS)
+            say(&m->guests[i], line);
+}
+
+/* Members that do not ask, although the view is over or they have just joined, hang or
+ * are cut off. */
+static void drop_silent(gw_meeting *m, double now)
+{
+    bool late = m->over_at > 0 && now - m->over_at > m->timeout;
+
+    for (int i = 0; i < GWG_MOST_GUESTS; i++) {
+        gwg_guest *g = &m->guests[i];
+        if ((g->role == GWG_RUNS && late) ||
+            (g->role == GWG_JOINED && now - g->since > m->timeout))
+            gwg_guest_drop(m, g, "does not answer");
+    }
+}
+
+void gwg_meeting_form(gw_meeting *m, double now)
+{
+    int asks = count_role(m, GWG_ASKS);
+
+    if (asks == 0)
+        return;
+    drop_silent(m, now);
+    if (count_role(m, GWG_RUNS) + count_role(m, GWG_JOINED) > 0)
+        return;
+    if (asks < m->terms.min)
+        tell_waiting(m, asks);
+    else
+        make_view(m, asks < m->terms.max ? asks : m->terms.max);
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_group_views.c - members of a job meet, exchange, die, join and leave. */
+#define _GNU_SOURCE
+#include "support_ranks.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "gradwire_group.h"
+
+enum { MOST = 4, FLOATS = 200000 };
+
+/* Members that must enter the same view join first and then pass this. */
+static pthread_barrier_t all_have_joined;
+
+static const char KEY[] = "0123456789abcdef-test";
+
+/* ---- a meeting, and members as threads
+ * ------------------------------------------------ */
+
+typedef struct place {
+    gw_meeting *meeting;
+    char text[64]; /* tcp://127.0.0.1:PORT */
+} place;
+
+static place open_place(void)
+{
+    gw_meeting_options opt = {.struct_size = sizeof opt,
+                              .listen = "127.0.0.1:0",
+                              .key = KEY,
+                              .timeout_seconds = 30};
+    place p;
+
+    assert_run_ok(gw_meeting_open(&p.meeting, &opt));
+    snprintf(p.text, sizeof p.text, "tcp://127.0.0.1:%d", gw_meeting_port(p.meeting));
+    return p;
+}
+
+typedef struct member {
+    const place *at;
+    int number, min, max, plain;
+    gw_status (*act)(gw_group *group, struct member *m);
+    pthread_t thread;
+    gw_status status;
+    char message[512];
+    int rank, workers; /* in its last view */
+    float *x;
+} member;
+
+static gw_group_options options_of(const member *m)
+{
+    return (gw_group_options){.struct_size = sizeof(gw_group_options),
+                              .meeting = m->at->text,
+                              .key = KEY,
+                              .address = "127.0.0.1",
+                              .min_workers = m->min,
+                              .max_workers = m->max,
+                              .plain = m->plain,
+                              .timeout_seconds = 30};
+}
+
+static void *run_member(void *arg)
+{
+    member *m = arg;
+    gw_group_options opt = options_of(m);
+    gw_group *group;
+
+    m->status = gw_group_join(&group, &opt);
+    if (m->status == GW_OK)
+        m->status = m->act(group, m);
+    snprintf(m->message, sizeof m->message, "%s",
+             m->status != GW_OK ? gw_error_message() : "");
+    gw_group_leave(group);
+    return NULL;
+}
+
+static void start(member *m, const member *as, int number)
+{
+    *m = *as;
+    m->number = number;
+    m->x = calloc(FLOATS, sizeof *m->x);
+    assert_non_null(m->x);
+    assert_int_equal(pthread_create(&m->thread, NULL, run_member, m), 0);
+}
+
+static void await(member *m)
+{
+    pthread_join(m->thread, NULL);
+    if (m->status != GW_OK)
+        fail_msg("member %d: %s", m->number, m->message);
+}
+
+/* ---- exchanging
+ * -------------------------------------------------------------------------- */
+
+static gw_status enter(gw_group *group, member *m, gw_comm **comm)
+{
+    PASS_ON(gw_group_next(group, comm));
+    m->rank = gw_comm_rank(*comm);
+    m->workers = gw_comm_workers(*comm);
+    return GW_OK;
+}
+
+/* Adds 1 to every sum, so all know how many took part. */
+static gw_status count_workers(gw_comm *comm, member *m)
+{
+    for (int i = 0; i < FLOATS; i++)
+        m->x[i] = 1;
+    PASS_ON(gw_allreduce(comm, m->x, FLOATS));
+    for (int i = 0; i < FLOATS; i++)
+        REQUIRE(m->x[i] == (float)gw_comm_workers(comm), "a sum is %g", m->x[i]);
+    return GW_OK;
+}
+
+static gw_status meet_once(gw_group *group, member *m)
+{
+    gw_comm *comm;
+
+    PASS_ON(enter(group, m, &comm));
+    gw_status st = count_workers(comm, m);
+    gw_comm_free(comm);
+    return st;
+}
+
+static void meet(int workers, int plain)
+{
+    place p = open_place();
+    member as = {.at = &p, .min = workers, .max = workers, .plain = plain};
+    member members[MOST];
+    int seen = 0;
+
+    as.act = meet_once;
+    for (int i = 0; i < workers; i++)
+        start(&members[i], &as, i);
+    for (int i = 0; i < workers; i++) {
+        await(&members[i]);
+        assert_int_equal(members[i].workers, workers);
+        seen |= 1 << members[i].rank;
+        free(members[i].x);
+    }
+    assert_int_equal(seen, (1 << workers) - 1);
+    gw_meeting_close(p.meeting);
+}
+
+static void test_members_meet(void **state)
+{
+    (void)state;
+    for (int workers = 1; workers <= MOST; workers++)
+        meet(workers, 0);
+}
+
+static void test_members_may_go_without_encryption(void **state)
+{
+    (void)state;
+    meet(3, 1);
+}
+
+/* ---- one dies
+ * ------------------------------------------------------------------------------ */
+
+/* Member 0 fails in its second step. The others go on in the next view without it. */
+static gw_status outlive(gw_group *group, member *m)
+{
+    gw_comm *comm;
+    gw_status st;
+
+    pthread_barrier_wait(&all_have_joined);
+    PASS_ON(enter(group, m, &comm));
+    st = count_workers(comm, m);
+    if (m->number == 0) {
+        PASS_ON(st);
+        gw_fail(GW_ERR_DATA, "member 0 has had enough");
+        gw_comm_fail(comm, GW_ERR_DATA);
+        gw_comm_free(comm);
+        return GW_OK;
+    }
+    /* Those who are late see it in the first step. */
+    if (st == GW_OK)
+        st = count_workers(comm, m);
+    REQUIRE(st == GW_ERR_PEER, "a member died, and the others see %s",
+            gw_status_name(st));
+    gw_comm_free(comm);
+    PASS_ON(enter(group, m, &comm));
+    st = count_workers(comm, m);
+    gw_comm_free(comm);
+    return st;
+}
+
+static void test_survivors_go_on(void **state)
+{
+    place p = open_place();
+    member as = {.at = &p, .min = MOST - 1, .max = MOST, .act = outlive};
+    member members[MOST];
+
+    (void)state;
+    pthread_barrier_init(&all_have_joined, NULL, MOST);
+    for (int i = 0; i < MOST; i++)
+        start(&members[i], &as, i);
+    for (int i = 0; i < MOST; i++)
+        await(&members[i]);
+    for (int i = 1; i < MOST; i++)
+        assert_int_equal(members[i].workers, MOST - 1);
+    for (int i = 0; i < MOST; i++)
+        free(members[i].x);
+    pthread_barrier_destroy(&all_have_joined);
+    gw_meeting_close(p.meeting);
+}
+
+/* ---- one joins later
+ * --------------------------------------------------------------------------- */
+
+/* Steps until MOST workers have made some together, changing views when one is due. */
+static gw_status grow(gw_group *group, member *m)
+{
+    gw_comm *comm;
+    int together = 0;
+
+    PASS_ON(enter(group, m, &comm));
+    while (together < 3) {
+        float due = (float)gw_group_due(group);
+        PASS_ON(count_workers(comm, m));
+        together += gw_comm_workers(comm) == MOST;
+        /* All leave the view after the same step. */
+        PASS_ON(gw_allreduce(comm, &due, 1));
+        if (due > 0) {
+            gw_comm_free(comm);
+            PASS_ON(enter(group, m, &comm));
+        }
+        gw_group_report(group, "step=1 loss=0.5");
+    }
+    gw_comm_free(comm);
+    return GW_OK;
+}
+
+static void test_joiners_enter(void **state)
+{
+    place p = open_place();
+    member as = {.at = &p, .min = 2, .max = MOST, .act = grow}, members[MOST];
+
+    (void)state;
+    for (int i = 0; i < MOST; i++)
+        start(&members[i], &as, i);
+    for (int i = 0; i < MOST; i++)
+        await(&members[i]);
+    for (int i = 0; i < MOST; i++) {
+        assert_int_equal(members[i].workers, MOST);
+        free(members[i].x);
+    }
+    gw_meeting_close(p.meeting);
+}
+
+/* ---- the meeting itself
+ * ------------------------------------------------------------------------- */
+
+static atomic_int entered, closed;
+
+/* Steps until the meeting is closed, and once more after that. */
+static gw_status work_on(gw_group *group, member *m)
+{
+    gw_comm *comm;
+    float ends = 0;
+
+    PASS_ON(enter(group, m, &comm));
+    entered++;
+    while (ends == 0) {
+        ends = (float)closed;
+        PASS_ON(count_workers(comm, m));
+        PASS_ON(gw_allreduce(comm, &ends, 1));
+    }
+    gw_group_report(group, "after the end of the meeting");
+    REQUIRE(gw_group_due(group) == 0, "a new view is due without a meeting");
+    PASS_ON(count_workers(comm, m));
+    gw_comm_free(comm);
+    return GW_OK;
+}
+
+static void test_work_goes_on_without_the_meeting(void **state)
+{
+    place p = open_place();
+    member as = {.at = &p, .min = 2, .max = 2, .act = work_on}, members[2];
+    gw_group *group;
+
+    (void)state;
+    entered = closed = 0;
+    for (int i = 0; i < 2; i++)
+        start(&members[i], &as, i);
+    while (entered < 2)
+        usleep(1000);
+    gw_meeting_close(p.meeting);
+    closed = 1;
+    for (int i = 0; i < 2; i++) {
+        await(&members[i]);
+        free(members[i].x);
+    }
+    gw_group_options late = options_of(&as);
+    assert_int_equal(gw_group_join(&group, &late), GW_ERR_PEER);
+    assert_non_null(strstr(gw_error_message(), "nobody answers"));
+    assert_null(group);
+}
+
+static void count_lines(void *arg, const char *line)
+{
+    int *count = arg;
+
+    assert_true(strncmp(line, "job ", 4) == 0 || strncmp(line, "member ", 7) == 0);
+    (*count)++;
+}
+
+static void test_status_lists_members(void **state)
+{
+    place p = open_place();
+    member as = {.at = &p, .min = 2, .max = 2};
+    gw_group_options opt = options_of(&as);
+    gw_group *group;
+    int lines = 0;
+
+    (void)state;
+    assert_run_ok(gw_group_join(&group, &opt));
+    assert_run_ok(gw_meeting_status(&opt, count_lines, &lines));
+    assert_int_equal(lines, 2);
+    gw_group_leave(group);
+    gw_meeting_close(p.meeting);
+}
+
+static void test_waiting_can_be_interrupted(void **state)
+{
+    place p = open_place();
+    member as = {.at = &p, .min = 2, .max = 2};
+    gw_group_options opt = options_of(&as);
+    gw_group *group;
+    gw_comm *comm;
+
+    (void)state;
+    assert_run_ok(gw_group_join(&group, &opt));
+    gw_group_interrupt(group);
+    assert_int_equal(gw_group_next(group, &comm), GW_ERR_STOPPED);
+    assert_null(comm);
+    gw_group_leave(group);
+    gw_meeting_close(p.meeting);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_members_meet),
+        cmocka_unit_test(test_members_may_go_without_encryption),
+        cmocka_unit_test(test_survivors_go_on),
+        cmocka_unit_test(test_joiners_enter),
+        cmocka_unit_test(test_work_goes_on_without_the_meeting),
+        cmocka_unit_test(test_status_lists_members),
+        cmocka_unit_test(test_waiting_can_be_interrupted),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
