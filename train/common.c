@@ -122,6 +122,54 @@ gw_status gwt_parse_count(const char *what, const char *text, uint64_t min,
     return GW_OK;
 }
 
+const char *gwt_shortest(double x, char text[40])
+{
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, 40, "%.*g", digits, x);
+        if (strtod(text, NULL) == x)
+            break;
+    }
+    return text;
+}
+
+/* Whether text ends with the unit or its plural; *len becomes what comes before. */
+static int ends_with(const char *text, const char *unit, size_t *len)
+{
+    size_t all = strlen(text), n = strlen(unit);
+
+    if (all > 0 && text[all - 1] == 's')
+        all--;
+    *len = all > n ? all - n : 0;
+    return all > n && memcmp(text + *len, unit, n) == 0;
+}
+
+gw_status gwt_parse_length(const char *what, const char *text, gwt_length *out)
+{
+    size_t len = strlen(text);
+    char number[64];
+    uint64_t steps;
+
+    out->epochs = ends_with(text, "epoch", &len);
+    if (!out->epochs && !ends_with(text, "step", &len))
+        len = strlen(text);
+    if (len >= sizeof number || len == 0 || strspn(text, "0123456789.") < len)
+        return gw_fail(GW_ERR_ARG,
+                       "%s: expected steps (500) or epochs (2epochs), not '%.60s'",
+                       what, text);
+    snprintf(number, sizeof number, "%.*s", (int)len, text);
+    if (out->epochs)
+        return gwt_parse_real(what, number, 0.0, 1e9, &out->count);
+    GWT_TRY(gwt_parse_count(what, number, 0, 1000000000000000, &steps));
+    out->count = (double)steps;
+    return GW_OK;
+}
+
+uint64_t gwt_length_steps(gwt_length length, uint64_t epoch_steps)
+{
+    return (uint64_t)(length.epochs ? length.count * (double)epoch_steps
+                                    : length.count);
+}
+
 static size_t least(size_t a, size_t b)
 {
     return a < b ? a : b;

@@ -69,6 +69,22 @@ gw_status gwt_parse_real(const char *what, const char *text, double min, double 
 gw_status gwt_parse_count(const char *what, const char *text, uint64_t min,
                           uint64_t max, uint64_t *out);
 
+/* Writes x with as few digits as say exactly this number; returns text. */
+const char *gwt_shortest(double x, char text[40]);
+
+/* A length of training as users write it: "500" or "500steps", "2epochs", "0.5epochs".
+ */
+typedef struct gwt_length {
+    double count; /* of steps, or of epochs if... */
+    int epochs;   /* ...this is set */
+} gwt_length;
+
+/* Reads a length. GW_ERR_ARG; the message begins with `what`. */
+gw_status gwt_parse_length(const char *what, const char *text, gwt_length *out);
+
+/* Its steps, where an epoch has so many; parts of a step do not count. */
+uint64_t gwt_length_steps(gwt_length length, uint64_t epoch_steps);
+
 /* The name in names[0..count) that is most similar to text, for "did you mean"; NULL if
  * none is similar. Options that follow a ':' in the text do not count. */
 const char *gwt_nearest(const char *text, const char *const *names, size_t count);

@@ -32,7 +32,7 @@ static inline gwt_config small_training(void)
         .batch = 8,
         .seed = 3,
         .log_every = 7,
-        .eval_every = 1,
+        .eval_every = "1epochs",
         .lr = 0.1,
         .hyper.momentum = 0.9,
     };

@@ -125,6 +125,8 @@ static void sizes_are_as_published(void **state)
         /* 10,000 x 128 + 35 x 128, 4 x (12 x 128^2 + 13 x 128), 2 x 128, 10,000 x 129
          */
         {"transformer", 3367824},
+        {"transformer-10m", 18350992},
+        {"transformer-30m", 41792784},
     };
 
     (void)state;

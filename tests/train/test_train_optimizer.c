@@ -240,6 +240,13 @@ static void schedules_bend_where_they_should(void **state)
     near(factor("cosine", "0", 500), 0.5);
     near(factor("cosine", "0", 1000), 0.0);
     near(factor("cosine", "200", 600), 0.5);
+    near(factor("cosine:0.1", "0", 0), 1.0);
+    near(factor("cosine:0.1", "0", 500), 0.55);
+    near(factor("cosine:0.1", "200", 600), 0.55);
+    near(factor("cosine:0.1", "200", 99), 0.5);
+    near(factor("cosine:0.1", "0", 1000), 0.1);
+    near(factor("cosine:0", "0", 250), factor("cosine", "0", 250));
+    near(factor("cosine:1", "0", 700), 1.0);
     near(factor("power:0.5", "0", 0), 1.0);
     near(factor("power:0.5", "0", 3), 0.5);
     near(factor("power:1", "2epochs", 203), 0.25);
@@ -249,13 +256,14 @@ static void schedules_bend_where_they_should(void **state)
 static void wrong_schedules_are_refused(void **state)
 {
     static const char *const wrong[][2] = {
-        {"linear", "0"},     {"constant:1", "0"},      {"step", "0"},
-        {"step:", "0"},      {"step:3/2", "0"},        {"step:a", "0"},
-        {"step:3,f=1", "0"}, {"step:3,factor=2", "0"}, {"step:-1", "0"},
-        {"cosine:2", "0"},   {"power:x", "0"},         {"power:-1", "0"},
-        {"constant", "-1"},  {"constant", "1.5"},      {"constant", "xepochs"},
-        {"constant", "1e3"}, {"constant", ""},         {"constant", "epochs"},
-        {"constant", "nan"}, {"power:nan", "0"},       {"", "0"},
+        {"linear", "0"},         {"constant:1", "0"},      {"step", "0"},
+        {"step:", "0"},          {"step:3/2", "0"},        {"step:a", "0"},
+        {"step:3,f=1", "0"},     {"step:3,factor=2", "0"}, {"step:-1", "0"},
+        {"cosine:2", "0"},       {"cosine:x", "0"},        {"cosine:-0.1", "0"},
+        {"cosine:", "2 epochs"}, {"power:x", "0"},         {"power:-1", "0"},
+        {"constant", "-1"},      {"constant", "1.5"},      {"constant", "xepochs"},
+        {"constant", "1e3"},     {"constant", ""},         {"constant", "epochs"},
+        {"constant", "nan"},     {"power:nan", "0"},       {"", "0"},
     };
     gwt_schedule s;
 
@@ -286,6 +294,38 @@ static void numbers_are_read_whole(void **state)
     assert_int_equal(gwt_parse_count("n", "--1", 0, UINT64_MAX, &n), GW_ERR_ARG);
     assert_int_equal(gwt_parse_count("n", "+1", 0, 10, &n), GW_ERR_ARG);
     assert_int_equal(gwt_parse_count("n", "7", 8, 10, &n), GW_ERR_ARG);
+}
+
+static void lengths_are_steps_or_epochs(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t steps;
+    } good[] = {{"0", 0},
+                {"200", 200},
+                {"200steps", 200},
+                {"1step", 1},
+                {"2epochs", 200},
+                {"1epoch", 100},
+                {"0epochs", 0},
+                {"0.25epochs", 25},
+                {"0.001epochs", 0},
+                {"007steps", 7},
+                {"10000000000", 10000000000}};
+    static const char *const bad[] = {
+        "",       "epochs", "steps",      "s",        "-1",
+        "1.5",    "1e3",    "2 steps",    "2epo",     "nan",
+        "2step2", "0x10",   "1..2epochs", "2epochss", "99999999999999999999"};
+    gwt_length length;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_int_equal(gwt_parse_length("n", good[i].text, &length), GW_OK);
+        assert_int_equal(gwt_length_steps(length, 100), good[i].steps);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (gwt_parse_length("n", bad[i], &length) != GW_ERR_ARG)
+            fail_msg("'%s' was taken", bad[i]);
 }
 
 /* Every schedule says truly whether it depends on how long the run is to be: that
@@ -327,6 +367,7 @@ int main(void)
         cmocka_unit_test(wrong_schedules_are_refused),
         cmocka_unit_test(the_end_matters_where_they_say_so),
         cmocka_unit_test(numbers_are_read_whole),
+        cmocka_unit_test(lengths_are_steps_or_epochs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -279,6 +279,26 @@ static void steps_are_translated(void **state)
     assert_int_equal(gwt_checkpoint_steps(&saved, &job), 17 + 17);
 }
 
+/* A file of before counts --eval-every in epochs; today a bare number is one of steps.
+ */
+static void intervals_of_before_are_epochs(void **state)
+{
+    static const char *const lines[][2] = {
+        {"--eval-every 3\n", "--eval-every 3epochs\n"},
+        {"--eval-every 0\n", "--eval-every 0epochs\n"},
+        {"--eval-every 3steps\n", "--eval-every 3steps\n"},
+        {"--eval-every 2.5epochs\n", "--eval-every 2.5epochs\n"},
+        {"--checkpoint-every 3\n", "--checkpoint-every 3\n"},
+    };
+    char flags[GWT_SETTINGS_CAP];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        gwt_settings_flags(lines[i][0], strlen(lines[i][0]), flags);
+        assert_string_equal(flags, lines[i][1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +309,7 @@ int main(void)
         RUN(residuals_are_preserved),
         RUN(models_are_averaged),
         cmocka_unit_test(steps_are_translated),
+        cmocka_unit_test(intervals_of_before_are_epochs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

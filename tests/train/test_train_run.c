@@ -120,9 +120,9 @@ static void models_that_differ_are_averaged(void **state)
 static void every_recipe_trains(void **state)
 {
     static const char *const needs[][2] = {
-        {"topk", "topk:0.1"},     {"gtopk", "gtopk:0.1"}, {"drop", "drop:0.9"},
-        {"qsgd", "qsgd:4"},       {"local", "local:4"},   {"spa", "spa:4"},
-        {"pqasgd", "pqasgd:4,4"},
+        {"topk", "topk:0.1"}, {"gtopk", "gtopk:0.1"},   {"oktopk", "oktopk:0.1"},
+        {"drop", "drop:0.9"}, {"qsgd", "qsgd:4"},       {"local", "local:4"},
+        {"spa", "spa:4"},     {"pqasgd", "pqasgd:4,4"}, {"sparseloco", "sparseloco:2"},
     };
     const char *name;
 

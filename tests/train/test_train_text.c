@@ -294,7 +294,7 @@ static gwt_config small(const char *model)
         .epochs = 2,
         .batch = 4,
         .seed = 3,
-        .eval_every = 1,
+        .eval_every = "1epochs",
         .lr = 0.01,
         .sequence = 8,
     };
@@ -396,11 +396,11 @@ static void evaluation_does_not_disturb(void **state)
         gwt_config c = small("lstm:8");
         c.sync = i == 0 ? "dense" : "local:3";
         c.epochs = 3;
-        c.eval_every = 0;
+        c.eval_every = "0";
         gwt_summary seldom = run(&c);
         assert_int_equal(count_lines("\"evaluated\": \"valid\""), 0);
         assert_int_equal(count_lines("\"evaluated\": \"test\""), 1);
-        c.eval_every = 1;
+        c.eval_every = "1epochs";
         gwt_summary often = run(&c);
         assert_int_equal(count_lines("\"evaluated\": \"valid\""), 2);
         assert_int_equal(count_lines("\"evaluated\": \"test\""), 1);

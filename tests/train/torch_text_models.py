@@ -87,5 +87,7 @@ MODELS = {
     "lstm": lstm(200),
     "lstm:24": lstm(24),
     "transformer": transformer(4, 4, 128),
+    "transformer-10m": transformer(6, 6, 384),
+    "transformer-30m": transformer(10, 8, 512),
     "transformer:layers=2,heads=3,width=24": transformer(2, 3, 24),
 }

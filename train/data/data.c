@@ -70,6 +70,8 @@ static gw_status load_ptb(gwt_data *out, const char *rest, const char *data_dir)
     char path[GWT_PATH_CAP];
 
     GWT_TRY(locate_ptb(rest, data_dir, path));
+    if (rest != NULL)
+        snprintf(path + strlen(path), sizeof path - strlen(path), ",%s", rest);
     return gwt_text_load(out, path, NULL);
 }
 
@@ -152,8 +154,8 @@ static const gwt_data_source table[] = {
     {"least-squares", "least-squares[:train=N,test=N,dim=N,signal=N,seed=N]",
      "Gaussian samples with targets from a noisy linear model", NULL, NULL,
      gwt_squares_load},
-    {"ptb", "ptb", "Penn Treebank: 929589 words, 10000 different ones", get_ptb,
-     locate_ptb, load_ptb},
+    {"ptb", "ptb[:by=word|byte]", "Penn Treebank: 929589 words, 10000 different ones",
+     get_ptb, locate_ptb, load_ptb},
     {"text", "text:FILE|DIR[,by=word|byte][,vocab=N]",
      "a text, or train.txt, valid.txt and test.txt in DIR, for language models", NULL,
      locate_text, gwt_text_load},
@@ -165,6 +167,27 @@ static const gwt_data_source table[] = {
 const gwt_data_source *gwt_data_source_at(size_t i)
 {
     return i < COUNT(table) ? &table[i] : NULL;
+}
+
+/* Whether the name of a file, which options may follow after a comma, ends so. */
+static int ends_with(const char *name, const char *end)
+{
+    size_t len = strcspn(name, ","), n = strlen(end);
+
+    return len > n && strncmp(name + len - n, end, n) == 0;
+}
+
+/* What reads a file of that name; NULL if the name does not say. */
+static const gwt_data_source *source_of_file(const char *name)
+{
+    static const char *const known[][2] = {
+        {".txt", "text"}, {".txt.gz", "text"}, {".csv", "csv"}, {".npz", "npz"}};
+
+    for (size_t i = 0; i < COUNT(known); i++)
+        for (size_t k = 0; k < COUNT(table) && ends_with(name, known[i][0]); k++)
+            if (strcmp(table[k].name, known[i][1]) == 0)
+                return &table[k];
+    return NULL;
 }
 
 gw_status gwt_data_find(const char *name, const gwt_data_source **out,
@@ -185,6 +208,10 @@ gw_status gwt_data_find(const char *name, const gwt_data_source **out,
         *out = &table[i];
         return GW_OK;
     }
+    *out = name[len] == '\0' ? source_of_file(name) : NULL;
+    *rest = name;
+    if (*out != NULL)
+        return GW_OK;
     if (name[len] == '\0' && strpbrk(name, "/.") != NULL)
         return gw_fail(
             GW_ERR_ARG,

@@ -13,8 +13,7 @@ static void new_line(gwt_json *j)
         fprintf(j->to, "\n%*s", j->depth * j->indent, "");
 }
 
-/* Bytes of the valid UTF-8 sequence that begins at s, or 0. */
-static size_t utf8_len(const unsigned char *s)
+size_t gwt_utf8_len(const unsigned char *s)
 {
     size_t n = s[0] < 0x80                   ? 1
                : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
@@ -40,7 +39,7 @@ static void write_text(FILE *to, const char *text)
 
     putc('"', to);
     while (*s != '\0') {
-        size_t n = utf8_len(s);
+        size_t n = gwt_utf8_len(s);
         if (n == 0)
             fputs("\\ufffd", to);
         else if (*s == '"' || *s == '\\')

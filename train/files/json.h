@@ -30,4 +30,7 @@ void gwt_json_count(gwt_json *json, const char *key, uint64_t value);
 void gwt_json_bool(gwt_json *json, const char *key, int value);
 void gwt_json_null(gwt_json *json, const char *key);
 
+/* Bytes of the valid UTF-8 sequence that begins at s, or 0. */
+size_t gwt_utf8_len(const unsigned char *s);
+
 #endif

@@ -31,7 +31,8 @@ extern const gwt_model_spec gwt_model_cnn;
 extern const gwt_model_spec gwt_model_resnet20;
 extern const gwt_model_spec gwt_model_vgg16;
 extern const gwt_model_spec gwt_model_lstm;
-extern const gwt_model_spec gwt_model_transformer;
+extern const gwt_model_spec gwt_model_transformer, gwt_model_transformer_10m,
+    gwt_model_transformer_30m;
 
 /* The i-th model, NULL past the end. */
 const gwt_model_spec *gwt_model_at(size_t i);

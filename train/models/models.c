@@ -73,6 +73,8 @@ static const gwt_model_spec *const table[] = {
                             .loss = GWT_LOSS_SQUARES},
     &gwt_model_lstm,
     &gwt_model_transformer,
+    &gwt_model_transformer_10m,
+    &gwt_model_transformer_30m,
 };
 
 const gwt_model_spec *gwt_model_at(size_t i)

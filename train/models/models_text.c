@@ -101,10 +101,9 @@ static gw_status parse(settings *s, const char *options)
     return GW_OK;
 }
 
-static gw_status make_transformer(const char *options,
-                                  gwt_layer_spec list[GWT_LAYERS_MAX], size_t *count)
+static gw_status build(settings s, const char *options,
+                       gwt_layer_spec list[GWT_LAYERS_MAX], size_t *count)
 {
-    settings s = {.layers = 4, .heads = 4, .width = 128};
     gwt_layer_spec *at = list;
 
     if (options != NULL)
@@ -131,10 +130,48 @@ static gw_status make_transformer(const char *options,
     return GW_OK;
 }
 
+/* Sizes are those of text by byte, where the embeddings are small. */
+static gw_status make_transformer(const char *options,
+                                  gwt_layer_spec list[GWT_LAYERS_MAX], size_t *count)
+{
+    return build((settings){.layers = 4, .heads = 4, .width = 128}, options, list,
+                 count);
+}
+
+static gw_status make_transformer_10m(const char *options,
+                                      gwt_layer_spec list[GWT_LAYERS_MAX],
+                                      size_t *count)
+{
+    return build((settings){.layers = 6, .heads = 6, .width = 384}, options, list,
+                 count);
+}
+
+static gw_status make_transformer_30m(const char *options,
+                                      gwt_layer_spec list[GWT_LAYERS_MAX],
+                                      size_t *count)
+{
+    return build((settings){.layers = 10, .heads = 8, .width = 512}, options, list,
+                 count);
+}
+
 const gwt_model_spec gwt_model_transformer = {
     .name = "transformer",
     .summary = "causal attention language model [4 layers, 4 heads, width 128]",
     .make = make_transformer,
     .usage = "transformer:layers=N,heads=N,width=N",
+    .text = 1,
+};
+
+const gwt_model_spec gwt_model_transformer_10m = {
+    .name = "transformer-10m",
+    .summary = "the same with 6 layers, 6 heads, width 384",
+    .make = make_transformer_10m,
+    .text = 1,
+};
+
+const gwt_model_spec gwt_model_transformer_30m = {
+    .name = "transformer-30m",
+    .summary = "the same with 10 layers, 8 heads, width 512",
+    .make = make_transformer_30m,
     .text = 1,
 };

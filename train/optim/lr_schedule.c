@@ -80,13 +80,21 @@ static double step_factor(const gwt_schedule *s, double t, double w)
     return f;
 }
 
+static gw_status parse_cosine(gwt_schedule *s, char *rest)
+{
+    if (rest[0] == '\0')
+        return GW_OK;
+    return gwt_parse_real("learning-rate schedule: end of the cosine", rest, 0.0, 1.0,
+                          &s->end);
+}
+
 static double cosine_factor(const gwt_schedule *s, double t, double w)
 {
     double length = s->total_steps - w;
 
-    if (t >= length)
-        return 0.0;
-    return 0.5 * (1.0 + cos(acos(-1.0) * t / length));
+    double wave = t >= length ? 0.0 : 0.5 * (1.0 + cos(acos(-1.0) * t / length));
+
+    return s->end > 0.0 ? s->end + (1.0 - s->end) * wave : wave;
 }
 
 static gw_status parse_power(gwt_schedule *s, char *rest)
@@ -114,8 +122,9 @@ static const gwt_schedule_type table[] = {
      .parse = parse_step,
      .factor = step_factor},
     {.name = "cosine",
-     .summary = "lowers the rate to 0 along half a cosine wave",
-     .parse = parse_nothing,
+     .usage = "cosine[:0.1]",
+     .summary = "lowers the rate along half a cosine wave, to this share or to 0",
+     .parse = parse_cosine,
      .factor = cosine_factor,
      .needs_end = 1},
     {.name = "power",
@@ -124,27 +133,6 @@ static const gwt_schedule_type table[] = {
      .parse = parse_power,
      .factor = power_factor},
 };
-
-static gw_status parse_warmup(gwt_schedule *s, const char *text)
-{
-    char number[TEXT_CAP];
-    const char *unit = strchr(text, 'e');
-
-    /* "1e3" is not a warm-up: whole numbers of steps, or fractions of an epoch. */
-    s->warmup_epochs = unit != NULL;
-    if (unit == NULL) {
-        uint64_t steps;
-        GWT_TRY(gwt_parse_count("warm-up", text, 0, 1000000000, &steps));
-        s->warmup = (double)steps;
-        return GW_OK;
-    }
-    if (strcmp(unit, "epochs") != 0 && strcmp(unit, "epoch") != 0)
-        return gw_fail(GW_ERR_ARG,
-                       "warm-up: expected steps (500) or epochs (2epochs), not '%s'",
-                       text);
-    snprintf(number, sizeof number, "%.*s", (int)(unit - text), text);
-    return gwt_parse_real("warm-up", number, 0.0, 1e6, &s->warmup);
-}
 
 /* The kind that a text begins with. */
 static gw_status find_type(const char *text, const gwt_schedule_type **out)
@@ -175,7 +163,7 @@ gw_status gwt_schedule_parse(gwt_schedule *out, const char *text, const char *wa
     const char *rest = strchr(text, ':');
     snprintf(copy, sizeof copy, "%s", rest != NULL ? rest + 1 : "");
     GWT_TRY(out->type->parse(out, copy));
-    return parse_warmup(out, warmup);
+    return gwt_parse_length("warm-up", warmup, &out->warmup);
 }
 
 int gwt_schedule_needs_end(const gwt_schedule *schedule)
@@ -190,10 +178,10 @@ const gwt_schedule_type *gwt_schedule_at(size_t i)
 
 double gwt_schedule_factor(const gwt_schedule *schedule, uint64_t t)
 {
-    double at = (double)t, w = schedule->warmup;
+    double at = (double)t;
+    double w =
+        (double)gwt_length_steps(schedule->warmup, (uint64_t)schedule->epoch_steps);
 
-    if (schedule->warmup_epochs)
-        w = floor(w * schedule->epoch_steps);
     if (at < w)
         return (at + 1.0) / w;
     return schedule->type->factor(schedule, at - w, w);

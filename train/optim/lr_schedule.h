@@ -33,8 +33,8 @@ struct gwt_schedule {
     double milestone[GWT_MILESTONES_MAX]; /* step: in epochs, ascending */
     size_t milestones;
     double factor, alpha;
-    double warmup;      /* in steps, or in epochs if... */
-    int warmup_epochs;  /* ...this is set */
+    double end; /* of the cosine, as a share of the rate */
+    gwt_length warmup;
     double epoch_steps; /* steps of an epoch and of the run: set by the caller */
     double total_steps;
 };

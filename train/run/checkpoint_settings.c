@@ -29,6 +29,9 @@ enum { SPEC_CAP = 256, VALUE_CAP = 512, DIFFERENCES_CAP = 240 };
 #define ASKED_MOMENTUM "asked-momentum"
 #define GIVEN_SYNC     "given-sync"
 
+/* Always with its unit: a bare number is one of epochs, of a version of before. */
+#define EVAL_EVERY "--eval-every"
+
 typedef struct lines {
     char *text;
     size_t len;
@@ -57,17 +60,11 @@ static void GW_PRINTF(3, 4) put(lines *l, const char *name, const char *format, 
     l->text[l->len++] = '\n';
 }
 
-/* As few digits as say exactly this number. */
 static void put_real(lines *l, const char *name, double x)
 {
     char text[40];
 
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, x);
-        if (strtod(text, NULL) == x)
-            break;
-    }
-    put(l, name, "%s", text);
+    put(l, name, "%s", gwt_shortest(x, text));
 }
 
 /* The settings of optimizers as they were asked for, but the momentum as it is used. */
@@ -127,6 +124,11 @@ size_t gwt_settings_write(const gwt_job *job, char text[GWT_SETTINGS_CAP])
     return l.len;
 }
 
+static int is_count(const char *text)
+{
+    return text[strspn(text, "0123456789")] == '\0';
+}
+
 static void put_if(lines *l, const char *name, const char *text)
 {
     if (text != NULL)
@@ -152,7 +154,9 @@ size_t gwt_settings_save(const gwt_job *job, char text[GWT_SETTINGS_CAP])
     put(&l, "--keep", "%d", c->keep);
     put_if(&l, "--log", c->log);
     put(&l, "--log-every", "%" PRIu64, c->log_every);
-    put(&l, "--eval-every", "%" PRIu64, c->eval_every);
+    if (c->eval_every != NULL)
+        put(&l, EVAL_EVERY, "%s%s", c->eval_every,
+            is_count(c->eval_every) ? "steps" : "");
     return l.len;
 }
 
@@ -468,6 +472,8 @@ static void value_given(const char *saved, size_t len, setting s, char value[VAL
         take_value(saved, len, ASKED_MOMENTUM, "--momentum", value);
     if (value[0] == '\0')
         snprintf(value, VALUE_CAP, "%.*s", (int)s.value_len, s.value);
+    if (begins(s.name, EVAL_EVERY " ") && is_count(value))
+        snprintf(value + strlen(value), VALUE_CAP - strlen(value), "epochs");
 }
 
 void gwt_settings_flags(const char *saved, size_t len, char flags[GWT_SETTINGS_CAP])

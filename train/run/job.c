@@ -16,6 +16,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
+static gw_status check_length(const char *flag, const char *text)
+{
+    gwt_length length;
+
+    return text != NULL ? gwt_parse_length(flag, text, &length) : GW_OK;
+}
+
 static gw_status check_config(gwt_job *job)
 {
     const gwt_config *c = &job->config;
@@ -31,6 +38,9 @@ static gw_status check_config(gwt_job *job)
     GWT_TRY(gwt_hyper_check(&c->hyper, job->optimizer));
     GWT_TRY(gwt_advise(job));
     GWT_TRY(gwt_log_parse(c->log, &job->log));
+    GWT_TRY(gwt_place_parse(&job->metrics, c->metrics));
+    GWT_TRY(check_length("--eval-every", c->eval_every));
+    GWT_TRY(check_length("--checkpoint-every", c->checkpoint_every));
     return gwt_schedule_parse(&job->schedule, c->schedule, c->warmup);
 }
 
@@ -47,23 +57,31 @@ gw_status gwt_config_check(const gwt_config *config)
     return st;
 }
 
-/* "500" steps or "2epochs". */
-static gw_status plan_checkpoints(gwt_job *job)
+/* A length of training in steps. It has at least one step unless it is 0, which only
+ * may_be_0 allows. */
+static gw_status plan_length(const gwt_job *job, const char *flag, const char *text,
+                             int may_be_0, uint64_t *out)
 {
-    const char *text = job->config.checkpoint_every;
-    const char *unit = text != NULL ? strstr(text, "epochs") : NULL;
-    size_t factor = 1;
-    char count[32];
+    gwt_length length;
 
-    if (text == NULL)
-        return GW_OK;
-    if (unit != NULL && unit > text && strcmp(unit, "epochs") == 0)
-        factor = job->epoch_steps;
-    snprintf(count, sizeof count, "%.*s",
-             factor == 1 ? (int)strlen(text) : (int)(unit - text), text);
-    GWT_TRY(gwt_parse_count("--checkpoint-every", count, 1, 1000000000000000,
+    GWT_TRY(gwt_parse_length(flag, text, &length));
+    *out = gwt_length_steps(length, job->epoch_steps);
+    if (*out == 0 && length.count > 0.0)
+        *out = 1;
+    if (*out == 0 && !may_be_0)
+        return gw_fail(GW_ERR_ARG, "%s: %s is less than a step", flag, text);
+    return GW_OK;
+}
+
+static gw_status plan_intervals(gwt_job *job)
+{
+    const gwt_config *c = &job->config;
+
+    if (c->checkpoint_every != NULL)
+        GWT_TRY(plan_length(job, "--checkpoint-every", c->checkpoint_every, 0,
                             &job->checkpoint_every));
-    job->checkpoint_every *= factor;
+    if (c->eval_every != NULL)
+        GWT_TRY(plan_length(job, "--eval-every", c->eval_every, 1, &job->eval_every));
     return GW_OK;
 }
 
@@ -109,7 +127,7 @@ static gw_status plan_steps(gwt_job *job)
     job->log_every = c->log_every;
     if (job->log_every == 0)
         job->log_every = job->total_steps < 50 ? 1 : job->total_steps / 50;
-    GWT_TRY(plan_checkpoints(job));
+    GWT_TRY(plan_intervals(job));
     job->schedule.epoch_steps = (double)job->epoch_steps;
     job->schedule.total_steps = (double)job->total_steps;
     return GW_OK;
@@ -212,6 +230,7 @@ void gwt_job_free(gwt_job *job)
         return;
     gwt_data_free(&job->data);
     gwt_rundir_leave(job);
+    gwt_place_close(&job->metrics);
     if (job->shared != NULL)
         munmap(job->shared, sizeof *job->shared);
     gwt_free(job);
@@ -258,6 +277,11 @@ const gwt_summary *gwt_job_summary(const gwt_job *job)
 const char *gwt_job_warnings(const gwt_job *job)
 {
     return job->warnings;
+}
+
+const char *gwt_job_metrics(const gwt_job *job)
+{
+    return job->metrics.name;
 }
 
 const char *gwt_job_notes(const gwt_job *job)

@@ -10,6 +10,7 @@
 #include "optim/lr_schedule.h"
 #include "run/stop.h"
 #include "run/train.h"
+#include "watch/metrics_place.h"
 
 #include <stdio.h>
 
@@ -37,7 +38,9 @@ struct gwt_job {
     size_t epoch_steps;
     uint64_t total_steps, log_every;
     uint64_t checkpoint_every; /* steps; 0: never */
+    uint64_t eval_every;       /* steps; 0: at the end only */
     int log;                   /* sum of GWT_LOG_... */
+    gwt_metrics_place metrics; /* of --metrics; only worker 0's is open */
     char directory[GWT_PATH_CAP];
     int lock; /* open while this run owns the directory; 0: none */
     char resume[GWT_PATH_CAP + 64]; /* the checkpoint to resume from, "" if none */

@@ -334,9 +334,7 @@ static gw_status step(worker *w, uint64_t t, double *loss)
 
 static int evaluation_due(const gwt_job *job, uint64_t done)
 {
-    uint64_t every = job->config.eval_every * job->epoch_steps;
-
-    return every != 0 && done % every == 0;
+    return job->eval_every != 0 && done % job->eval_every == 0;
 }
 
 /* Whether step t = 1, 2, ... is to be made. */
@@ -376,6 +374,7 @@ static gw_status train(worker *w)
         GWT_TRY(step(w, t, &loss));
         GWT_TRY(gwt_trace_step(w->trace, w->comm));
         gwt_worker_tell(w, GWT_EVENT_STEP, loss);
+        gwt_worker_publish(w, 1);
         int evaluation = evaluation_due(job, t + 1);
         if (evaluation || (t + 1) % job->log_every == 0)
             GWT_TRY(gwt_worker_record(w, evaluation));
@@ -462,6 +461,8 @@ gw_status gwt_worker_run(gw_comm *comm, void *job)
     w.mark = gwt_now();
     w.began = w.mark - w.elapsed;
     if (st == GW_OK)
+        st = gwt_worker_watched(&w);
+    if (st == GW_OK)
         st = train(&w);
     if (st == GW_OK && !w.so_far.stopped)
         st = finish(&w);
@@ -469,6 +470,8 @@ gw_status gwt_worker_run(gw_comm *comm, void *job)
         st = gwt_worker_sum_up(&w);
     if (st == GW_OK)
         st = export_weights(&w);
+    gwt_worker_publish(&w, 0);
+    gw_status watched = gwt_worker_unwatched(&w);
     tear_down(&w);
-    return st;
+    return st == GW_OK ? watched : st;
 }

@@ -197,9 +197,10 @@ static gw_status check_init(const gwt_job *job)
     return st;
 }
 
-/* Checks the names of files before the run, so that a long run does not fail at its
- * end, and an old run is not removed for one that cannot start. */
-static gw_status check_files(const gwt_job *job)
+/* Checks the names of files and the port of --metrics before the run, so that a long
+ * run does not fail at its end, and an old run is not removed for one that cannot
+ * start. */
+static gw_status check_files(gwt_job *job)
 {
     const gwt_config *c = &job->config;
     const char *const outputs[] = {c->export_to, c->record_to, c->trace};
@@ -207,7 +208,8 @@ static gw_status check_files(const gwt_job *job)
     for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++)
         if (outputs[i] != NULL)
             GWT_TRY(gwt_newfile_check(outputs[i]));
-    return check_init(job);
+    GWT_TRY(check_init(job));
+    return gwt_place_open(&job->metrics);
 }
 
 /* Creates the directory if it does not exist. */
@@ -339,6 +341,8 @@ static void print_costs(gwt_json *j, const gwt_summary *s)
     gwt_json_real(j, "wait_s", s->stats.wait_seconds);
     gwt_json_real(j, "decode_s", s->stats.decode_seconds);
     gwt_json_real(j, "eval_s", s->eval_s);
+    gwt_json_real(j, "samples_per_s", s->samples_per_s);
+    gwt_json_real(j, "tokens_per_s", s->tokens_per_s);
     gwt_json_count(j, "bytes_sent", s->stats.bytes_sent);
     gwt_json_count(j, "bytes_received", s->stats.bytes_received);
     gwt_json_count(j, "messages_sent", s->stats.messages_sent);

@@ -42,7 +42,7 @@ typedef struct gwt_config {
     const char *schedule, *warmup;
     const char *out;              /* run directory; NULL: a new one under runs/ */
     int force;                    /* overwrite a run in out */
-    const char *checkpoint_every; /* steps, or epochs as in "2epochs"; NULL: never */
+    const char *checkpoint_every; /* a length, see gwt_parse_length(); NULL: never */
     int keep;                     /* number of checkpoints to keep */
     int resume;                   /* resume from the newest checkpoint in out */
     const char *init;             /* initial weights, safetensors; NULL: random */
@@ -58,9 +58,10 @@ typedef struct gwt_config {
     uint64_t limit; /* use only so many training samples, the first ones; 0: all */
     uint64_t batch; /* per worker */
     uint64_t seed;
+    const char *metrics; /* file or port for OpenMetrics text; NULL: none */
     const char *log;     /* other formats of the log, a list with commas; NULL: none */
     uint64_t log_every;  /* steps; 0: about fifty times in the run */
-    uint64_t eval_every; /* epochs; 0: at the end only */
+    const char *eval_every; /* a length, too; "0" or NULL: at the end only */
     double lr;
     gwt_hyper hyper;      /* momentum and the like */
     double clip;          /* largest norm of a gradient; 0: no limit */
@@ -81,6 +82,7 @@ typedef struct gwt_summary {
     uint64_t skipped;
     double epochs; /* steps by steps of an epoch */
     double wall_s, compute_s, sync_s, eval_s;
+    double samples_per_s, tokens_per_s; /* of all workers, without evaluations */
     gw_stats stats;
     double residual_norm; /* of rank 0, at the end */
     double mass_lost;     /* by all workers, as a share of what was applied */
@@ -107,6 +109,7 @@ typedef struct gwt_progress {
     double loss, lr;
     double seconds; /* since the first step began */
     double samples; /* per second, over all workers, since the last event LOG */
+    double tokens;  /* the same in tokens of text; NaN for other data */
     double test_loss, test_accuracy; /* the last known, NaN before that */
     double perplexity;               /* of language models, else NaN */
     int valid;                       /* whether these are on the validation set */
@@ -157,11 +160,13 @@ const gwt_summary *gwt_job_summary(const gwt_job *job);
 const char *gwt_job_directory(const gwt_job *job);
 
 /* Warnings, one per line, or ""; what --advice changed and why, in one line, or "";
- * what to know about the data, in one line, or ""; and the checkpoint that the run
+ * what to know about the data, in one line, or ""; where metrics are handed out, or
+ * ""; and the checkpoint that the run
  * resumes from, or NULL, with its step. All are valid as soon as the job is made. */
 const char *gwt_job_warnings(const gwt_job *job);
 const char *gwt_job_notes(const gwt_job *job);
 const char *gwt_job_data_note(const gwt_job *job);
+const char *gwt_job_metrics(const gwt_job *job);
 const char *gwt_job_resumed(const gwt_job *job, uint64_t *step);
 
 /* Writes the summary as JSON, as in summary.json, to a stream. */

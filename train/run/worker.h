@@ -10,6 +10,7 @@
 #include "run/log_files.h"
 #include "run/stop_together.h"
 #include "run/trace_file.h"
+#include "watch/metrics_watch.h"
 
 /* A running mean. */
 typedef struct gwt_mean {
@@ -31,6 +32,9 @@ typedef struct gwt_worker {
     uint32_t *labels;           /* of the batch */
     FILE *metrics;              /* rank 0 only, like the logs */
     gwt_log_files logs;
+    gwt_watch *watch; /* of --metrics; NULL: none */
+    gwt_metrics_run metrics_run;
+    gwt_metrics metrics_now;
 
     gwt_summary so_far;
     gwt_evaluation evaluation;
@@ -68,6 +72,17 @@ gw_status gwt_worker_record(gwt_worker *w, int evaluation);
 
 /* Writes the summary. Collective. */
 gw_status gwt_worker_sum_up(gwt_worker *w);
+
+/* The statistics of the sync for the whole run so far. */
+gw_stats gwt_worker_stats(const gwt_worker *w);
+
+/* ---- --metrics (worker_metrics.c) ---------------------------------------------- */
+
+/* Starts to hand out metrics on rank 0; hands out those of now, after a step or after a
+ * line of the log; ends it. */
+gw_status gwt_worker_watched(gwt_worker *w);
+void gwt_worker_publish(gwt_worker *w, int stepped);
+gw_status gwt_worker_unwatched(gwt_worker *w);
 
 /* The parameters that the run has produced. */
 const float *gwt_worker_result(const gwt_worker *w);

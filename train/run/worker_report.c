@@ -18,6 +18,12 @@ typedef gwt_mean mean;
 
 /* ---- telling ------------------------------------------------------------------ */
 
+/* So many samples in tokens; NaN if they are not of text. */
+static double tokens_of(const worker *w, double samples)
+{
+    return w->job->data.text ? samples * (double)w->job->config.sequence : (double)NAN;
+}
+
 void gwt_worker_tell(gwt_worker *w, gwt_event event, double loss)
 {
     const gwt_observer *observer = w->job->observer;
@@ -27,6 +33,7 @@ void gwt_worker_tell(gwt_worker *w, gwt_event event, double loss)
     if (observer == NULL || gw_comm_rank(w->comm) != 0)
         return;
     double done = (double)(w->so_far.steps - w->mark_step);
+    double samples = done * (double)config->batch * config->workers / (now - w->mark);
     gwt_progress p = {
         .step = w->so_far.steps,
         .steps = w->job->total_steps,
@@ -34,7 +41,8 @@ void gwt_worker_tell(gwt_worker *w, gwt_event event, double loss)
         .loss = loss,
         .lr = w->lr,
         .seconds = now - w->began,
-        .samples = done * (double)config->batch * config->workers / (now - w->mark),
+        .samples = samples,
+        .tokens = tokens_of(w, samples),
         .test_loss = w->evaluation.loss,
         .test_accuracy = w->evaluation.accuracy,
         .perplexity = w->evaluation.perplexity,
@@ -130,8 +138,7 @@ gw_status gwt_worker_evaluate(gwt_worker *w)
     return GW_OK;
 }
 
-/* The statistics of the sync for the whole run so far. */
-static gw_stats stats_of(const worker *w)
+gw_stats gwt_worker_stats(const gwt_worker *w)
 {
     gw_stats stats = gw_sync_stats(w->sync);
 
@@ -143,7 +150,7 @@ static gw_stats stats_of(const worker *w)
 
 static void write_sync(gwt_json *j, const worker *w)
 {
-    gw_stats stats = stats_of(w);
+    gw_stats stats = gwt_worker_stats(w);
 
     gwt_json_real(j, "encode_s", stats.encode_seconds);
     gwt_json_real(j, "wait_s", stats.wait_seconds);
@@ -194,6 +201,7 @@ static gw_status write_record(worker *w, double loss, int evaluated)
     gwt_json_real(&j, "seconds", gwt_now() - w->began);
     gwt_json_real(&j, "compute_s", w->so_far.compute_s);
     gwt_json_real(&j, "sync_s", w->so_far.sync_s);
+    gwt_json_real(&j, "eval_s", w->so_far.eval_s);
     write_sync(&j, w);
     gwt_json_count(&j, "skipped", w->so_far.skipped);
     gwt_json_text(&j, "evaluated", !evaluated ? NULL : v->valid ? "valid" : "test");
@@ -228,6 +236,7 @@ gw_status gwt_worker_record(gwt_worker *w, int evaluation)
     }
     if (w->metrics != NULL)
         GWT_TRY(write_record(w, loss, evaluation));
+    gwt_worker_publish(w, 0);
     w->logged = (mean){0};
     w->mark = gwt_now();
     w->mark_step = w->so_far.steps;
@@ -249,7 +258,10 @@ static void fill_results(worker *w, double loss)
     s->equal = w->average == NULL;
     s->params = gwt_model_floats(w->model);
     s->epochs = (double)s->steps / (double)w->job->epoch_steps;
-    s->stats = stats_of(w);
+    s->stats = gwt_worker_stats(w);
+    s->samples_per_s = (double)s->steps * (double)w->job->config.batch *
+                       w->job->config.workers / (s->wall_s - s->eval_s);
+    s->tokens_per_s = tokens_of(w, s->samples_per_s);
     s->residual_norm = gw_sync_residual_norm(w->sync);
     s->train_loss = loss;
     s->test_loss = w->evaluation.loss;
