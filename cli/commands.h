@@ -56,6 +56,8 @@ extern const gwc_command gwc_command_weights;
 extern const gwc_command gwc_command_compare;
 extern const gwc_command gwc_command_plan;
 extern const gwc_command gwc_command_simulate;
+extern const gwc_command gwc_command_meet;
+extern const gwc_command gwc_command_status;
 extern const gwc_command gwc_command_help;
 
 /* The i-th command, in the order of the help, which is the last; NULL past the end. The

@@ -6,6 +6,7 @@
 #include "commands.h"
 #include "convex/convex.h"
 #include "flags.h"
+#include "text_table.h"
 #include "files/json.h"
 
 #include <inttypes.h>
@@ -107,15 +108,21 @@ static void print_json(const settings *set, const char *sync, const gwt_study *s
     putchar('\n');
 }
 
+static const gwc_column table[] = {
+    {"sync", -40, 0}, {"rounds", 8, 1}, {"excess risk", 12, 1}, {"seconds", 8, 1}};
+
 static void print_row(const char *sync, const gwt_study *study,
                       const gwt_study_result *r)
 {
-    char rounds[24] = "-";
+    char rounds[24] = "-", risk[24], seconds[24];
 
     if (r->rounds > 0)
         snprintf(rounds, sizeof rounds, "%" PRIu64, r->rounds);
-    printf("%-40s %8s %12.4g %8.3f\n", sync, rounds,
-           gwt_convex_excess(&study->config.problem, r->w), r->seconds);
+    snprintf(risk, sizeof risk, "%.4g",
+             gwt_convex_excess(&study->config.problem, r->w));
+    snprintf(seconds, sizeof seconds, "%.3f", r->seconds);
+    gwc_print_cells(stdout, table, COUNT(table),
+                    (const char *const[]){sync, rounds, risk, seconds});
 }
 
 /* Calls each for every spec in the list and stops at the first failure. */
@@ -175,7 +182,7 @@ static gw_status run_study(const settings *set)
                     set->signal, set->seed);
     st = gwt_study_init(&study, &config);
     if (st == GW_OK && !set->json)
-        printf("%-40s %8s %12s %8s\n", "sync", "rounds", "excess risk", "seconds");
+        gwc_print_cells(stdout, table, COUNT(table), NULL);
     if (st == GW_OK)
         st = for_each(set, &study, run_one);
     gwt_study_free(&study);

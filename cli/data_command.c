@@ -4,7 +4,9 @@
 #include "child.h"
 #include "commands.h"
 #include "data_sets.h"
+#include "files/json.h"
 #include "flags.h"
+#include "terminal.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -14,6 +16,7 @@
 
 typedef struct settings {
     const char *into;
+    int json;
 } settings;
 
 static const gwc_flag flags[] = {
@@ -21,6 +24,8 @@ static const gwc_flag flags[] = {
      "directory for data sets [$GRADWIRE_DATA, or else\n"
      "~/.local/share/gradwire]",
      GWC_TEXT, offsetof(settings, into), 0, 0},
+    {"json", NULL, NULL, "print the list as JSON", GWC_SWITCH, offsetof(settings, json),
+     0, 0},
 };
 
 static void print_help(void)
@@ -40,11 +45,32 @@ static void print_help(void)
          "Data sets");
     const gwc_set *set;
     for (size_t i = 0; (set = gwc_set_at(i)) != NULL; i++)
-        printf("  %-14s %s\n", set->place->name, set->summary);
+        gwc_printf(stdout, 17, "  %-14s %s\n", set->place->name, set->summary);
     puts("\n"
          "Examples\n"
          "  gradwire data get mnist\n"
          "  gradwire data get cifar10 --into /data");
+}
+
+static int list_json(const settings *set)
+{
+    gwt_json j = {.to = stdout, .indent = 2};
+    char path[GWT_PATH_CAP];
+    const gwc_set *s;
+
+    gwt_json_open(&j, NULL, '[');
+    for (size_t i = 0; (s = gwc_set_at(i)) != NULL; i++) {
+        int found = gwt_data_search(s->place, set->into, "", path) == GW_OK;
+        gwt_json_open(&j, NULL, '{');
+        gwt_json_text(&j, "name", s->place->name);
+        gwt_json_text(&j, "summary", s->summary);
+        gwt_json_bool(&j, "found", found);
+        gwt_json_text(&j, "path", found ? path : NULL);
+        gwt_json_close(&j, '}');
+    }
+    gwt_json_close(&j, ']');
+    putchar('\n');
+    return GWC_DONE;
 }
 
 static int list(const settings *set)
@@ -53,11 +79,11 @@ static int list(const settings *set)
     const gwc_set *s;
 
     for (size_t i = 0; (s = gwc_set_at(i)) != NULL; i++) {
-        printf("%-14s %s\n", s->place->name, s->summary);
+        gwc_printf(stdout, 15, "%-14s %s\n", s->place->name, s->summary);
         if (gwt_data_search(s->place, set->into, "", path) == GW_OK)
-            printf("%-14s found in %s\n", "", path);
+            gwc_printf(stdout, 15, "%-14s found in %s\n", "", path);
         else
-            printf("%-14s not found\n", "");
+            gwc_printf(stdout, 15, "%-14s not found\n", "");
     }
     return GWC_DONE;
 }
@@ -99,7 +125,7 @@ static int run_data(int argc, char **argv)
         return GWC_DONE;
     }
     if (words == 1 && strcmp(argv[0], "list") == 0)
-        return list(&set);
+        return set.json ? list_json(&set) : list(&set);
     if (words == 2 && strcmp(argv[0], "get") == 0)
         return get(argv[1], &set);
     if (words == 1 && strcmp(argv[0], "get") == 0)

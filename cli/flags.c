@@ -4,8 +4,10 @@
 #define _GNU_SOURCE
 #include "flags.h"
 #include "common.h"
+#include "terminal.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { NAME_COLUMN = 26, WIDTH = 80, NAMES_MAX = 64, TITLE_CAP = 64 };
@@ -281,12 +283,21 @@ static void print_flag(const gwc_flag *flag, FILE *to)
 
 void gwc_flags_help(const gwc_flag *flags, size_t count, FILE *to)
 {
+    char *text = NULL;
+    size_t len;
+    FILE *stream = open_memstream(&text, &len);
+
+    if (stream == NULL)
+        return;
     for (size_t i = 0; i < count; i++)
         if (flags[i].name == NULL)
-            fprintf(to, "\n%s\n", flags[i].help);
+            fprintf(stream, "\n%s\n", flags[i].help);
         else
-            print_flag(&flags[i], to);
-    fprintf(to, "  %-*s%s\n", NAME_COLUMN, "--help", "show this help");
+            print_flag(&flags[i], stream);
+    fprintf(stream, "  %-*s%s\n", NAME_COLUMN, "--help", "show this help");
+    if (fclose(stream) == 0)
+        gwc_print_wrapped(to, text, 2 + NAME_COLUMN);
+    free(text);
 }
 
 size_t gwc_flags_part(const gwc_flag *flags, size_t count, int argc, char **argv,

@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "flags.h"
 #include "list_method.h"
+#include "terminal.h"
 #include "simulate/simulate.h"
 #include "report/report_page.h"
 
@@ -18,6 +19,9 @@
 #include <string.h>
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
+
+/* Where the second column begins. */
+enum { SECOND = 17 };
 
 typedef struct settings {
     const char *data_dir;
@@ -39,6 +43,10 @@ typedef struct named {
 static const named transports[] = {
     {.name = "local",
      .summary = "processes or threads of this machine over shared memory"},
+#ifdef GRADWIRE_HAVE_GROUP
+    {.name = "group",
+     .summary = "processes on several machines that join a meeting, encrypted"},
+#endif
 #ifdef GRADWIRE_HAVE_MPI
     {.name = "mpi",
      .summary = "ranks of mpirun, mpiexec or srun, on one or several machines"},
@@ -49,6 +57,10 @@ static const named transports[] = {
 
 /* What this build lacks, and the package that would provide it. */
 static const named lacking[] = {
+#ifndef GRADWIRE_HAVE_GROUP
+    {.name = "group",
+     .summary = "workers on several machines that join a meeting (libssl-dev)"},
+#endif
 #ifndef GRADWIRE_HAVE_MPI
     {.name = "mpi",
      .summary = "workers on several machines (libopenmpi-dev or libmpich-dev)"},
@@ -150,15 +162,15 @@ static void print_data(const char *data_dir)
 
     puts("Data sets (--data)");
     for (size_t i = 0; (source = gwt_data_source_at(i)) != NULL; i++) {
-        printf("  %-14s %s\n", source->name, source->summary);
+        gwc_printf(stdout, SECOND, "  %-14s %s\n", source->name, source->summary);
         if (strcmp(source->usage, source->name) != 0)
-            printf("  %-14s usage: %s\n", "", source->usage);
+            gwc_printf(stdout, SECOND, "  %-14s usage: %s\n", "", source->usage);
         if (source->get == NULL)
             continue;
         if (locate(source, data_dir, path))
-            printf("  %-14s found in %s\n", "", path);
+            gwc_printf(stdout, SECOND, "  %-14s found in %s\n", "", path);
         else
-            printf("  %-14s not found; %s\n", "", source->get);
+            gwc_printf(stdout, SECOND, "  %-14s not found; %s\n", "", source->get);
     }
     putchar('\n');
 }
@@ -169,14 +181,14 @@ static void print_section(const struct section *s)
 
     if (!s->row(0, &row))
         return;
-    puts(s->title);
+    gwc_printf(stdout, 2, "%s\n", s->title);
     for (size_t i = 0; s->row(i, &row); i++) {
         const char *shown = row.usage != NULL ? row.usage : row.name;
         /* A name with settings is longer than its column. */
         if (strlen(shown) > 14)
-            printf("  %s\n  %-14s %s\n", shown, "", row.summary);
+            gwc_printf(stdout, SECOND, "  %s\n  %-14s %s\n", shown, "", row.summary);
         else
-            printf("  %-14s %s\n", shown, row.summary);
+            gwc_printf(stdout, SECOND, "  %-14s %s\n", shown, row.summary);
     }
     putchar('\n');
 }
@@ -195,11 +207,12 @@ static void print_text(const settings *set)
         if (strcmp(sections[i].key, "models") == 0)
             print_data(set->data_dir);
     }
-    printf("This machine\n  %-14s %s\n  %-14s %s\n  %-14s %s\n  %-14s %s\n",
-           "vector units", gw_isa(), "computing with", gwt_compute_name(),
-           "report page",
-           gwc_page_there() == GW_OK ? "yes" : "no; this build was made without npm",
-           "version", gw_version());
+    gwc_printf(
+        stdout, SECOND,
+        "This machine\n  %-14s %s\n  %-14s %s\n  %-14s %s\n  %-14s %s\n",
+        "vector units", gw_isa(), "computing with", gwt_compute_name(), "report page",
+        gwc_page_there() == GW_OK ? "yes" : "no; this build was made without npm",
+        "version", gw_version());
 }
 
 static void json_data(gwt_json *j, const char *data_dir)

@@ -3,6 +3,7 @@
  * list_method.c - "gradwire list gtopk": describes the keys of a method, what it costs
  * and what to expect of it. Nothing here knows a method by name. */
 #include "list_method.h"
+#include "terminal.h"
 #include "common.h"
 #include "files/json.h"
 
@@ -39,7 +40,7 @@ static gw_status find(const char *text, method *out)
 
 static void print_row(const char *title, const char *text)
 {
-    printf("  %-12s %s\n", title, text);
+    gwc_printf(stdout, 15, "  %-12s %s\n", title, text);
 }
 
 static gw_status print_keys(const gw_stage_info *stage)
@@ -50,8 +51,8 @@ static gw_status print_keys(const gw_stage_info *stage)
         GWT_TRY(gw_key_describe(stage->name, i, &key));
         snprintf(text, sizeof text, "%s=%s", key.name,
                  key.fallback != NULL ? key.fallback : "...");
-        printf("    %-18s %s\n    %-18s %s%s\n", text, key.meaning, "", key.range,
-               key.fallback != NULL ? "" : "; must be given");
+        gwc_printf(stdout, 23, "    %-18s %s\n    %-18s %s%s\n", text, key.meaning, "",
+                   key.range, key.fallback != NULL ? "" : "; must be given");
     }
     return GW_OK;
 }
@@ -61,7 +62,7 @@ static gw_status print_stage(const char *name)
     gw_stage_info stage = {.struct_size = sizeof stage};
 
     GWT_TRY(gw_stage_describe(name, &stage));
-    printf("%s - %s\n\n", stage.name, stage.summary);
+    gwc_printf(stdout, 0, "%s - %s\n\n", stage.name, stage.summary);
     print_row("example", stage.example);
     print_row("sends", stage.cost);
     if (stage.expect != NULL)
@@ -77,7 +78,7 @@ static void print_spec(const method *m)
 {
     char text[64], full[SPEC_CAP];
 
-    printf("%s\n\n", m->spec);
+    gwc_printf(stdout, 0, "%s\n\n", m->spec);
     if (gw_spec_check(m->spec, full, sizeof full) == GW_OK)
         print_row("in full", full);
     snprintf(text, sizeof text, "%g bytes for each parameter, and buffers for messages",
@@ -96,8 +97,9 @@ static gw_status print_text(const method *m)
         GWT_TRY(print_stage(m->info.stages[i]));
     if (m->spec != NULL)
         print_spec(m);
-    puts("P is the number of workers and n is the number of parameters. See "
-         "docs/methods.md.");
+    gwc_printf(stdout, 0,
+               "P is the number of workers and n is the number of parameters. See "
+               "docs/methods.md.\n");
     return GW_OK;
 }
 

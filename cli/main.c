@@ -6,6 +6,7 @@
 #include "common.h"
 #include "launch.h"
 #include "list_method.h"
+#include "terminal.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -20,7 +21,7 @@ static const gwc_command *const table[] = {
     &gwc_command_train,    &gwc_command_compare, &gwc_command_plan,
     &gwc_command_report,   &gwc_command_list,    &gwc_command_data,
     &gwc_command_bench,    &gwc_command_convex,  &gwc_command_weights,
-    &gwc_command_simulate,
+    &gwc_command_simulate, &gwc_command_meet,    &gwc_command_status,
 };
 
 void gwc_print_help(void)
@@ -31,7 +32,7 @@ void gwc_print_help(void)
          "\n"
          "Commands");
     for (size_t i = 0; i < COUNT(table); i++)
-        printf("  %-10s %s\n", table[i]->name, table[i]->summary);
+        gwc_printf(stdout, 13, "  %-10s %s\n", table[i]->name, table[i]->summary);
     puts(
         "  help       show this help; 'gradwire help COMMAND' shows a command's help,\n"
         "             'gradwire help METHOD' describes a method\n"

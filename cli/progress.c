@@ -58,7 +58,10 @@ static void write_parts(line_parts part, const gwt_progress *p, double loss)
     snprintf(part[STEP], PART_CAP, "step %" PRIu64 "/%" PRIu64, p->step, p->steps);
     snprintf(part[EPOCH], PART_CAP, "epoch %.2f", p->epoch);
     snprintf(part[LOSS], PART_CAP, "loss %.4f", loss);
-    snprintf(part[SPEED], PART_CAP, "%.0f samples/s", p->samples);
+    if (isnan(p->tokens))
+        snprintf(part[SPEED], PART_CAP, "%.0f samples/s", p->samples);
+    else
+        snprintf(part[SPEED], PART_CAP, "%.0f tokens/s", p->tokens);
     snprintf(part[BYTES], PART_CAP, "%s/step",
              gwc_bytes((double)p->bytes_sent / step, bytes));
     snprintf(part[LEFT], PART_CAP, "%s left", duration(left, text));

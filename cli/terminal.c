@@ -4,6 +4,8 @@
 #define _GNU_SOURCE
 #include "terminal.h"
 
+#include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -40,7 +42,8 @@ void gwc_erase(void)
 }
 
 /* How much of the text, which has len bytes, goes on a line of `room`: up to the last
- * blank that fits, or else up to the first one. */
+ * blank that fits, or else behind the last sign at which a spec or a path may be cut,
+ * or else all that fits. */
 static size_t break_at(const char *text, size_t len, size_t room)
 {
     size_t at = room;
@@ -49,11 +52,11 @@ static size_t break_at(const char *text, size_t len, size_t room)
         return len;
     while (at > 0 && text[at] != ' ')
         at--;
-    if (at > 0)
+    if (at > 0 && strspn(text, " ") < at)
         return at;
-    for (at = room; at < len && text[at] != ' ';)
-        at++;
-    return at;
+    for (at = room; at > 1 && strchr(",+/|", text[at - 1]) == NULL;)
+        at--;
+    return at > 1 ? at : room;
 }
 
 static void print_line(FILE *to, const char *text, size_t len, size_t columns,
@@ -73,6 +76,29 @@ static void print_line(FILE *to, const char *text, size_t len, size_t columns,
         fprintf(to, "%*s", (int)indent, "");
         room = columns - indent;
     }
+}
+
+void gwc_printf(FILE *to, int indent, const char *format, ...)
+{
+    char *text = NULL;
+    va_list args;
+
+    va_start(args, format);
+    int len = vasprintf(&text, format, args);
+    va_end(args);
+    if (len < 0)
+        return; /* there is no memory, not even for a line */
+    gwc_print_wrapped(to, text, indent);
+    free(text);
+}
+
+void gwc_print_paragraph(FILE *to, const char *text, int most)
+{
+    int columns = gwc_columns(to);
+
+    if (columns > 0 && columns < most)
+        most = columns;
+    print_line(to, text, strlen(text), (size_t)most, 0);
 }
 
 void gwc_print_wrapped(FILE *to, const char *text, int indent)

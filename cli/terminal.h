@@ -5,6 +5,8 @@
 #ifndef GWC_TERMINAL_H
 #define GWC_TERMINAL_H
 
+#include "gradwire.h"
+
 #include <stdio.h>
 
 /* The width of the terminal that the stream writes to; 0 if it is none. */
@@ -20,5 +22,12 @@ void gwc_erase(void);
 /* Prints lines of text. On a terminal, those that are too long are broken at blanks and
  * go on below, indented by so many columns. */
 void gwc_print_wrapped(FILE *to, const char *text, int indent);
+
+/* The same as printf(), in lines that go on below. */
+void gwc_printf(FILE *to, int indent, const char *format, ...) GW_PRINTF(3, 4);
+
+/* Prints a paragraph in lines of at most `most` columns, and as many as the terminal
+ * has. */
+void gwc_print_paragraph(FILE *to, const char *text, int most);
 
 #endif

@@ -6,10 +6,11 @@
 #include "run/agree.h"
 #include "common.h"
 #include "flags.h"
+#include "group/join.h"
 #include "launch.h"
 #include "list_method.h"
 #include "progress.h"
-#include "terminal.h"
+#include "train_table.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -23,6 +24,8 @@
 
 typedef struct settings {
     gwt_config run;
+    gwc_join_options join;
+    gwc_joined *joined;
     int json, quiet;
     char saved[GWT_SETTINGS_CAP]; /* with --resume, those of the checkpoint */
 } settings;
@@ -95,6 +98,25 @@ static const gwc_flag flags[] = {
     {"threads", "N", "1", "compute threads per worker", GWC_INT, AT(run.threads), 1,
      1024},
 
+    {.help = "Workers on several machines without MPI"},
+    {"join", "MEETING", NULL,
+     "be one worker of the job that meets at MEETING, such\n"
+     "as tcp://HOST:7077, where 'gradwire meet' runs",
+     GWC_TEXT, AT(join.meeting), 0, 0},
+    {"key-file", "FILE", NULL,
+     "file with the job's key [the environment variable\n"
+     "GRADWIRE_KEY]",
+     GWC_TEXT, AT(join.key_file), 0, 0},
+    {"job", "NAME", "job", "the job's name", GWC_TEXT, AT(join.job), 0, 0},
+    {"address", "HOST", NULL,
+     "where other workers reach this one [where it calls\n"
+     "the meeting from]",
+     GWC_TEXT, AT(join.address), 0, 0},
+    {"port", "N", "0", "the port that it opens for them; 0: any that is free", GWC_INT,
+     AT(join.port), 0, 65535},
+    {"encrypt", "on|off", "on", "encrypt what workers send each other", GWC_CHOICE,
+     AT(join.plain), 0, 0},
+
     {.help = "Optimisation"},
     {"optimizer", "NAME", "sgd", "the optimizer; all are listed below", GWC_TEXT,
      AT(run.optimizer), 0, 0},
@@ -149,10 +171,16 @@ static const gwc_flag flags[] = {
      "write the log also as a table (metrics.csv) or for\n"
      "TensorBoard; csv,tensorboard: both",
      GWC_TEXT, AT(run.log), 0, 0},
+    {"metrics", "FILE|[HOST:]PORT", NULL,
+     "hand out figures of the run as OpenMetrics text: in\n"
+     "FILE, or at a port of this machine, or of HOST",
+     GWC_TEXT, AT(run.metrics), 0, 0},
     {"log-every", "STEPS", NULL, "log every STEPS steps [about fifty times per run]",
      GWC_COUNT, AT(run.log_every), 1, 1e15},
-    {"eval-every", "EPOCHS", "1", "evaluate every EPOCHS epochs; 0: only at the end",
-     GWC_COUNT, AT(run.eval_every), 0, 1e9},
+    {"eval-every", "STEPS|Nepochs", "1epochs",
+     "evaluate at this interval and at the end; 0: only\n"
+     "at the end",
+     GWC_TEXT, AT(run.eval_every), 0, 0},
     {"trace", "FILE", NULL,
      "write a timeline of every worker's first steps to\n"
      "FILE, for Perfetto or Chrome (docs/runs.md)",
@@ -174,7 +202,8 @@ static void print_help(void)
         "are in brackets.\n"
         "\n"
         "Under mpirun, mpiexec or srun every rank is a worker, on any number of\n"
-        "machines; see docs/clusters.md.");
+        "machines; see docs/clusters.md. With --join it is one worker of a job whose\n"
+        "workers find each other by themselves; see docs/groups.md.");
     gwc_flags_help(flags, COUNT(flags), stdout);
     putchar('\n');
     gwc_list_section("optimizers");
@@ -183,10 +212,11 @@ static void print_help(void)
          "  gradwire train\n"
          "  gradwire train --workers 8 --sync gtopk:0.01 --link 1gbit,50us\n"
          "  gradwire train --sync local:16+q:4 --epochs 10 --lr-schedule cosine\n"
-         "  gradwire train --model lstm --data text:book.txt --lr 2 --clip 0.25\n"
+         "  gradwire train --model lstm --data book.txt --lr 2 --clip 0.25\n"
          "  gradwire train --data csv:my-table.csv --out runs/first --json\n"
          "  gradwire train --resume --out runs/first\n"
-         "  mpirun -n 8 --host a:4,b:4 gradwire train --sync gtopk:0.01");
+         "  mpirun -n 8 --host a:4,b:4 gradwire train --sync gtopk:0.01\n"
+         "  gradwire train --join tcp://a:7077 --key-file job.key --workers 2");
 }
 
 /* ---- Ctrl-C ------------------------------------------------------------- */
@@ -222,91 +252,6 @@ static void catch_signals(gwt_job *job)
     signal(SIGXFSZ, SIG_IGN);
 }
 
-/* ---- the table at the end ----------------------------------------------- */
-
-static double per_step_ms(const gwt_summary *s, double seconds)
-{
-    return s->steps > 0 ? 1e3 * seconds / (double)s->steps : 0.0;
-}
-
-static void print_bytes(FILE *to, const gwt_config *c, const gwt_summary *s)
-{
-    double dense = gwt_dense_bytes(s->params, c->workers);
-    double sent = (double)s->stats.bytes_sent / (double)(s->steps > 0 ? s->steps : 1);
-    char text[16];
-
-    fprintf(to, "sent       %s per step and worker", gwc_bytes(sent, text));
-    if (dense > 0.0)
-        fprintf(to, ", %.3g %% of a dense ring's", 100.0 * sent / dense);
-    putc('\n', to);
-}
-
-static void print_accuracy(FILE *to, const gwt_summary *s)
-{
-    int classes = !isnan(s->test_accuracy); /* not numbers */
-
-    if (classes)
-        fprintf(to, "accuracy   %.4f on the test set", s->test_accuracy);
-    if (classes && !s->equal)
-        fprintf(to, " (average model); workers' own %.4f, drift %.3g",
-                s->test_accuracy_workers, s->drift);
-    if (!isnan(s->perplexity))
-        fprintf(to, "\nperplexity %.2f on the test set", s->perplexity);
-    if (!isnan(s->perplexity_workers))
-        fprintf(to, " (average model); workers' own %.2f", s->perplexity_workers);
-    fprintf(to, "%sloss       %.4f training, %.4f test\n", classes ? "\n" : "",
-            s->train_loss, s->test_loss);
-}
-
-static void print_rows(FILE *to, const gwt_config *c, const gwt_job *job)
-{
-    const gwt_summary *s = gwt_job_summary(job);
-
-    fprintf(to, "model      %s, %" PRIu64 " parameters\n", c->model, s->params);
-    fprintf(to, "data       %s\n", c->data);
-    fprintf(to, "sync       %s\n", s->sync);
-    fprintf(to, "workers    %d %s%s%s, %s\n", c->workers,
-            c->comm != NULL                ? "MPI ranks"
-            : c->spawn == GW_SPAWN_THREADS ? "threads"
-                                           : "processes",
-            c->link != NULL ? " on " : "", c->link != NULL ? c->link : "", gw_isa());
-    fprintf(to, "steps      %" PRIu64 " (%.4g epoch%s)", s->steps, s->epochs,
-            s->epochs == 1.0 ? "" : "s");
-    if (s->skipped > 0)
-        fprintf(to, ", %" PRIu64 " skipped", s->skipped);
-    fputs(s->stopped ? ", stopped\n" : "\n", to);
-    print_accuracy(to, s);
-    fprintf(to, "time       %.2f s: compute %.2f, sync %.2f, test %.2f\n", s->wall_s,
-            s->compute_s, s->sync_s, s->eval_s);
-    fprintf(to,
-            "per step   compute %.3f ms, sync %.3f ms (encode %.3f, wait %.3f, decode "
-            "%.3f)\n",
-            per_step_ms(s, s->compute_s), per_step_ms(s, s->sync_s),
-            per_step_ms(s, s->stats.encode_seconds),
-            per_step_ms(s, s->stats.wait_seconds),
-            per_step_ms(s, s->stats.decode_seconds));
-    print_bytes(to, c, s);
-    fprintf(to, "model hash %016" PRIx64 "\n", s->model_hash);
-    fprintf(to, "run        %s\n", gwt_job_directory(job));
-}
-
-/* The width of the first column, below which long rows go on. */
-enum { TITLE_WIDTH = 11 };
-
-static void print_table(const gwt_config *c, const gwt_job *job)
-{
-    char *text = NULL;
-    size_t len;
-    FILE *stream = open_memstream(&text, &len);
-
-    if (stream == NULL)
-        return;
-    print_rows(stream, c, job);
-    if (fclose(stream) == 0)
-        gwc_print_wrapped(stdout, text, TITLE_WIDTH);
-    free(text);
-}
-
 /* ---- the command -------------------------------------------------------------------
  */
 
@@ -324,6 +269,8 @@ static void show_start(const settings *set, const gwt_job *job)
         fprintf(stderr, "note: %s\n", gwt_job_data_note(job));
     if (gwt_job_notes(job)[0] != '\0' && !set->quiet)
         fprintf(stderr, "note: %s\n", gwt_job_notes(job));
+    if (gwt_job_metrics(job)[0] != '\0' && !set->quiet)
+        fprintf(stderr, "note: metrics are in %s\n", gwt_job_metrics(job));
     if (resumed != NULL && !set->quiet)
         fprintf(stderr, "resuming from %s at step %" PRIu64 "\n", resumed, step);
 }
@@ -347,10 +294,26 @@ static void show_stop(const settings *set, const gwt_job *job)
                         "have written a checkpoint\n");
 }
 
+/* Progress is shown here and, if the run has joined a job, at its meeting. */
+typedef struct watching {
+    gwt_observer display;
+    gwc_joined *joined;
+} watching;
+
+static void watch(void *arg, gwt_event event, const gwt_progress *progress)
+{
+    const watching *w = arg;
+
+    w->display.tell(w->display.arg, event, progress);
+    if (event == GWT_EVENT_LOG)
+        gwc_join_report(w->joined, progress);
+}
+
 static int run_job(const settings *set, gwt_job *job)
 {
     gwc_display display = gwc_display_new(set->quiet);
-    gwt_observer observer = gwc_display_observer(&display);
+    watching both = {gwc_display_observer(&display), set->joined};
+    gwt_observer observer = {watch, &both};
     gw_status st;
 
     if (speaks(set))
@@ -363,7 +326,7 @@ static int run_job(const settings *set, gwt_job *job)
     if (speaks(set) && set->json)
         gwt_job_print(job, stdout);
     else if (speaks(set))
-        print_table(&set->run, job);
+        gwc_train_table(&set->run, job);
     if (speaks(set))
         show_stop(set, job);
     return gwt_job_summary(job)->stopped ? GWC_STOPPED : GWC_DONE;
@@ -441,14 +404,35 @@ static int train_here(settings *set, int argc, char **argv)
     return code;
 }
 
+/* Trains as one worker of comm, whose flags are good if st is. *agreed says whether
+ * all workers end with the same code. */
+static int train_over(settings *set, gw_comm *comm, gw_status st, int argc, char **argv,
+                      int *agreed)
+{
+    gwt_job *job;
+    int code;
+
+    *agreed = 1;
+    st = gwt_agree(comm, st);
+    if (st == GW_OK)
+        st = gwt_agree(comm, take_saved(set, argc, argv));
+    if (st == GW_OK)
+        st = gwt_job_new(&job, &set->run);
+    if (st != GW_OK)
+        return gwc_exit_code(st);
+    code = run_job(set, job);
+    gwt_job_free(job);
+    *agreed = 0;
+    return code;
+}
+
 /* st is the result of reading this rank's flags. A rank whose flags are wrong still
  * joins the others, to tell them. */
 static int train_as_rank(settings *set, gw_status st, const gwc_launch *launch,
                          int argc, char **argv)
 {
-    gwt_job *job;
     gw_comm *comm;
-    int code;
+    int agreed;
 
     gwc_launch_guard(launch);
     gw_status joined =
@@ -458,16 +442,42 @@ static int train_as_rank(settings *set, gw_status st, const gwc_launch *launch,
         return gwc_launch_alone(launch, gwc_exit_code(joined));
     if (st == GW_OK)
         st = fit_to_ranks(set, comm, launch);
-    st = gwt_agree(comm, st);
+    int code = train_over(set, comm, st, argc, argv, &agreed);
+    return gwc_launch_end(comm, code, agreed);
+}
+
+static gw_status fit_to_meeting(settings *set)
+{
+    if (set->run.workers == NOT_GIVEN)
+        return gw_fail(GW_ERR_ARG, "--join needs --workers N: how many workers the job "
+                                   "has on all machines");
+    if (set->run.spawn != NOT_GIVEN)
+        return gw_fail(
+            GW_ERR_ARG,
+            "--spawn cannot be used with --join: each process is one worker");
+    if (set->run.native)
+        return gw_fail(GW_ERR_ARG, "--collectives native needs MPI, and not --join");
+    set->run.spawn = GW_SPAWN_PROCESSES;
+    return GW_OK;
+}
+
+/* Every worker prints its own errors: it has a terminal of its own. */
+static int train_joined(settings *set, int argc, char **argv)
+{
+    gw_comm *comm;
+    int agreed;
+    gw_status st = fit_to_meeting(set);
+
     if (st == GW_OK)
-        st = gwt_agree(comm, take_saved(set, argc, argv));
-    if (st == GW_OK)
-        st = gwt_job_new(&job, &set->run);
+        st = gwc_join(&set->joined, &comm, &set->join, set->run.workers,
+                      set->run.timeout, set->quiet);
     if (st != GW_OK)
-        return gwc_launch_end(comm, gwc_exit_code(st), 1);
-    code = run_job(set, job);
-    gwt_job_free(job);
-    return gwc_launch_end(comm, code, 0);
+        return gwc_exit_code(st);
+    set->run.comm = comm;
+    int code = train_over(set, comm, GW_OK, argc, argv, &agreed);
+    gw_comm_free(comm);
+    gwc_join_leave(set->joined);
+    return code;
 }
 
 static int run_train(int argc, char **argv)
@@ -487,7 +497,10 @@ static int run_train(int argc, char **argv)
     }
     if (launch.by != NULL)
         return train_as_rank(&set, st, &launch, argc, argv);
-    return st == GW_OK ? train_here(&set, argc, argv) : GWC_USAGE;
+    if (st != GW_OK)
+        return GWC_USAGE;
+    return set.join.meeting != NULL ? train_joined(&set, argc, argv)
+                                    : train_here(&set, argc, argv);
 }
 
 gw_status gwc_train_check(int argc, char **argv)

@@ -57,7 +57,9 @@ static int schedule_name(size_t i, char *text)
 
     if (type == NULL)
         return 0;
-    return copy(type->usage != NULL ? type->usage : type->name, "", text);
+    /* What is in brackets need not be given. */
+    int given = type->usage != NULL && strchr(type->usage, '[') == NULL;
+    return copy(given ? type->usage : type->name, "", text);
 }
 
 /* An example of each, for the names alone lack what must be given. */

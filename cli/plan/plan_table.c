@@ -5,12 +5,16 @@
 #include "files/json.h"
 #include "plan/plan.h"
 #include "progress.h"
+#include "terminal.h"
+#include "text_table.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_WIDTH = 78 };
+enum { TEXT_WIDTH = 78, LEGEND_WIDTH = 88 };
+
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
 static double wire_of(const gwc_plan *plan, const gwc_plan_row *row)
 {
@@ -23,38 +27,23 @@ static double wire_of(const gwc_plan *plan, const gwc_plan_row *row)
 /* ---- text --------------------------------------------------------------------------
  */
 
-/* Breaks lines between words. */
-static void print_wrapped(const char *text, FILE *to)
-{
-    size_t at = 0;
-
-    while (*text != '\0') {
-        size_t len = strcspn(text, " ");
-        if (at > 0 && at + 1 + len > TEXT_WIDTH) {
-            putc('\n', to);
-            at = 0;
-        }
-        at += (size_t)fprintf(to, "%s%.*s", at > 0 ? " " : "", (int)len, text);
-        text += len + strspn(text + len, " ");
-    }
-    putc('\n', to);
-}
-
 static void print_heading(const gwc_plan *plan, FILE *to)
 {
-    fprintf(to, "%s%s%zu parameters, %d workers on %s%s%s%s, %s, %s",
-            plan->model != NULL ? plan->model : "", plan->model != NULL ? ", " : "",
-            plan->job.params, plan->job.workers, plan->link,
-            plan->measured_with != NULL ? " (measured with " : "",
-            plan->measured_with != NULL ? plan->measured_with : "",
-            plan->measured_with != NULL ? ")" : "",
-            plan->here ? "sharing this machine's processors"
-                       : "each on a host of its own",
-            plan->optimizer);
+    char momentum[32] = "";
+
     if (plan->momentum > 0.0)
-        fprintf(to, " with momentum %g", plan->momentum);
-    fprintf(to, "\ncomputation %.3f ms per step (%s)\n\n", 1e3 * plan->job.compute,
-            plan->compute_measured ? "measured here" : "as given");
+        snprintf(momentum, sizeof momentum, " with momentum %g", plan->momentum);
+    gwc_printf(to, 2, "%s%s%zu parameters, %d workers on %s%s%s%s, %s, %s%s\n",
+               plan->model != NULL ? plan->model : "", plan->model != NULL ? ", " : "",
+               plan->job.params, plan->job.workers, plan->link,
+               plan->measured_with != NULL ? " (measured with " : "",
+               plan->measured_with != NULL ? plan->measured_with : "",
+               plan->measured_with != NULL ? ")" : "",
+               plan->here ? "sharing this machine's processors"
+                          : "each on a host of its own",
+               plan->optimizer, momentum);
+    gwc_printf(to, 2, "computation %.3f ms per step (%s)\n\n", 1e3 * plan->job.compute,
+               plan->compute_measured ? "measured here" : "as given");
 }
 
 static void print_lines(const gwc_plan *plan, FILE *to)
@@ -62,44 +51,59 @@ static void print_lines(const gwc_plan *plan, FILE *to)
     char line[GWC_LINE_CAP];
 
     gwc_plan_train_line(plan, line);
-    fprintf(to, "\nTrainer:  %s\n", line);
+    gwc_printf(to, 10, "\nTrainer:  %s\n", line);
     if (!plan->trainer_has_it)
-        fprintf(
-            to,
+        gwc_printf(
+            to, 10,
             "          (%s%s is not the trainer's; add --model to train one that is)\n",
             plan->model != NULL ? "" : "your model",
             plan->model != NULL ? plan->model : "");
     gwc_plan_torch_line(plan, line);
-    fprintf(to, "PyTorch:  %s\n", line);
+    gwc_printf(to, 10, "PyTorch:  %s\n", line);
 }
+
+static const gwc_column table[] = {
+    {"  sync", -21, 0}, {"step", 12, 1},        {"encode", 9, 1},   {"wire", 9, 1},
+    {"decode", 9, 1},   {"sent", 8, 1},         {"of dense", 8, 1}, {"of one", 7, 1},
+    {"points", 7, 1},   {"pays below", -11, 2},
+};
 
 static void print_row(const gwc_plan *plan, const gwc_plan_row *row, FILE *to)
 {
-    char bytes[16], rate[32], one[16] = "-", points[16] = "-";
+    char bytes[16], rate[32], one[16] = "-", points[16] = "-", name[300];
+    char step[32], encode[32], wire[32], decode[32], speedup[32];
 
     if (row->of_one > 0.0)
         snprintf(one, sizeof one, "%.2fx", row->of_one);
     if (row->measured.found)
         snprintf(points, sizeof points, "%+.2f", row->measured.worst);
-    fprintf(to, "%c %-19s %9.3f ms %9.3f %9.3f %9.3f %8s %7.2fx %7s %7s  %s\n",
-            row->best ? '*' : ' ', row->sync, 1e3 * row->result.step[0],
-            1e3 * row->result.encode, 1e3 * wire_of(plan, row),
-            1e3 * row->result.decode, gwc_bytes(row->result.bytes, bytes), row->speedup,
-            one, points, gwc_rate_text(row->pays_below, rate));
+    snprintf(name, sizeof name, "%c %s", row->best ? '*' : ' ', row->sync);
+    snprintf(step, sizeof step, "%.3f ms", 1e3 * row->result.step[0]);
+    snprintf(encode, sizeof encode, "%.3f", 1e3 * row->result.encode);
+    snprintf(wire, sizeof wire, "%.3f", 1e3 * wire_of(plan, row));
+    snprintf(decode, sizeof decode, "%.3f", 1e3 * row->result.decode);
+    snprintf(speedup, sizeof speedup, "%.2fx", row->speedup);
+    gwc_print_cells(to, table, COUNT(table),
+                    (const char *const[]){name, step, encode, wire, decode,
+                                          gwc_bytes(row->result.bytes, bytes), speedup,
+                                          one, points,
+                                          gwc_rate_text(row->pays_below, rate)});
 }
 
 static void print_table(const gwc_plan *plan, FILE *to)
 {
-    fprintf(to, "\n  %-19s %12s %9s %9s %9s %8s %8s %7s %7s  %s\n", "sync", "step",
-            "encode", "wire", "decode", "sent", "of dense", "of one", "points",
-            "pays below");
+    putc('\n', to);
+    gwc_print_cells(to, table, COUNT(table), NULL);
     for (size_t i = 0; i < plan->rows; i++)
         print_row(plan, &plan->row[i], to);
-    fputs("\nof dense, of one: times the speed of dense, and of one machine. points: "
-          "accuracy against\ndense, the worst of our own runs nearest to this job; -: "
-          "not measured. pays below: the\nrate of the link. 'gradwire compare' trains "
-          "and compares; docs/plan.md has more.\n",
-          to);
+    putc('\n', to);
+    gwc_print_paragraph(
+        to,
+        "of dense, of one: times the speed of dense, and of one machine. points: "
+        "accuracy against dense, the worst of our own runs nearest to this job; -: not "
+        "measured. pays below: the rate of the link. 'gradwire compare' trains and "
+        "compares; docs/plan.md has more.",
+        LEGEND_WIDTH);
 }
 
 gw_status gwc_plan_print(const gwc_plan *plan, FILE *to)
@@ -109,7 +113,7 @@ gw_status gwc_plan_print(const gwc_plan *plan, FILE *to)
     if (words == NULL)
         return gw_fail(GW_ERR_NOMEM, "no memory for a paragraph");
     print_heading(plan, to);
-    print_wrapped(words, to);
+    gwc_print_paragraph(to, words, TEXT_WIDTH);
     free(words);
     print_lines(plan, to);
     print_table(plan, to);

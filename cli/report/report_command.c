@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "commands.h"
 #include "common.h"
+#include "files/json.h"
 #include "flags.h"
 #include "report/report_page.h"
 #include "report/runs_list.h"
@@ -19,6 +20,7 @@ enum { ARGS_MAX = 1024 };
 
 typedef struct settings {
     const char *out, *title;
+    int json;
 } settings;
 
 #define AT(field) offsetof(settings, field)
@@ -27,6 +29,8 @@ static const gwc_flag flags[] = {
     {"out", "FILE", "report.html", "file to write; -o is short for --out", GWC_TEXT,
      AT(out), 0, 0},
     {"title", "TEXT", "gradwire runs", "title of the page", GWC_TEXT, AT(title), 0, 0},
+    {"json", NULL, NULL, "say what was written, and what is missing, as JSON",
+     GWC_SWITCH, AT(json), 0, 0},
 };
 
 static void print_help(void)
@@ -60,6 +64,29 @@ static int is_stdout(const char *path)
            there.st_dev == out.st_dev && there.st_ino == out.st_ino;
 }
 
+static void say(const settings *set, const gwc_run_list *list)
+{
+    for (size_t i = 0; i < list->notes; i++)
+        fprintf(stderr, "note: %s\n", list->note[i]);
+    fprintf(is_stdout(set->out) ? stderr : stdout, "%s: %zu run%s\n", set->out,
+            list->count, list->count == 1 ? "" : "s");
+}
+
+static void say_json(const settings *set, const gwc_run_list *list)
+{
+    gwt_json j = {.to = is_stdout(set->out) ? stderr : stdout, .indent = 2};
+
+    gwt_json_open(&j, NULL, '{');
+    gwt_json_text(&j, "page", set->out);
+    gwt_json_count(&j, "runs", list->count);
+    gwt_json_open(&j, "notes", '[');
+    for (size_t i = 0; i < list->notes; i++)
+        gwt_json_text(&j, NULL, list->note[i]);
+    gwt_json_close(&j, ']');
+    gwt_json_close(&j, '}');
+    putc('\n', j.to);
+}
+
 static gw_status make_page(const settings *set, char **names, size_t count)
 {
     gwc_run_list list = {0};
@@ -75,12 +102,8 @@ static gw_status make_page(const settings *set, char **names, size_t count)
                          (const char *const *)list.note, list.notes};
         st = gwc_page_write(&page, set->out);
     }
-    if (st == GW_OK) {
-        for (size_t i = 0; i < list.notes; i++)
-            fprintf(stderr, "note: %s\n", list.note[i]);
-        fprintf(is_stdout(set->out) ? stderr : stdout, "%s: %zu run%s\n", set->out,
-                list.count, list.count == 1 ? "" : "s");
-    }
+    if (st == GW_OK)
+        (set->json ? say_json : say)(set, &list);
     gwc_run_list_free(&list);
     return st;
 }

@@ -29,6 +29,7 @@ const char *const gwc_series_key[GWC_SERIES] = {
     [GWC_DRIFT] = "drift",
     [GWC_COMPUTE_S] = "compute_s",
     [GWC_SYNC_S] = "sync_s",
+    [GWC_EVAL_S] = "eval_s",
 };
 
 /* ---- files -------------------------------------------------------------------- */
@@ -163,6 +164,14 @@ static int record_is_sound(const gwc_run *run)
            (run->points == 0 || step >= run->point[GWC_STEP][run->points - 1]);
 }
 
+/* Older records do not say how long evaluations took. */
+static void leave_out_evaluations(gwc_run *run)
+{
+    for (size_t i = 0; i < run->points; i++)
+        if (run->point[GWC_EVAL_S][i] > 0.0)
+            run->point[GWC_SECONDS][i] -= run->point[GWC_EVAL_S][i];
+}
+
 static gw_status make_room(gwc_run *run, size_t records)
 {
     double *all = gwt_calloc(records * GWC_SERIES, sizeof *all, "a run's records");
@@ -222,6 +231,8 @@ static gw_status read_metrics(gwc_run *run)
         note(run, "metrics.jsonl", what);
     }
     gwt_free(text);
+    if (st == GW_OK)
+        leave_out_evaluations(run);
     if (st == GW_ERR_SYSTEM || st == GW_ERR_DATA) {
         note(run, "metrics.jsonl", gw_error_message());
         st = make_room(run, 1);

@@ -7,7 +7,8 @@
 
 #include "json_read.h"
 
-/* What is kept of each line of metrics.jsonl; the keys are in runs.c. */
+/* What is kept of each line of metrics.jsonl; the keys are in runs.c. Seconds are kept
+ * without those of evaluations, which are not part of training. */
 typedef enum gwc_series {
     GWC_STEP,
     GWC_SECONDS,
@@ -21,6 +22,7 @@ typedef enum gwc_series {
     GWC_SHOWN, /* those before it are on the page */
     GWC_COMPUTE_S = GWC_SHOWN,
     GWC_SYNC_S,
+    GWC_EVAL_S,
     GWC_SERIES
 } gwc_series;
 

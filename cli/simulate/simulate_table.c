@@ -5,9 +5,12 @@
 
 #include "files/json.h"
 #include "progress.h"
+#include "text_table.h"
 
 #include <math.h>
 #include <stdio.h>
+
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
 /* Samples or steps of all workers together per second. */
 static double throughput(const gwc_sim *sim, const gwc_point *p)
@@ -23,11 +26,23 @@ static double efficiency(const gwc_point *p)
     return p->compute > 0 ? p->compute / p->step : (double)NAN;
 }
 
+static const gwc_column table[] = {
+    {"sync", -24, 0},  {"workers", 7, 1}, {"step", 9, 1},      {"compute", 9, 1},
+    {"encode", 9, 1},  {"wire", 9, 1},    {"decode", 9, 1},    {"bytes/step", 10, 1},
+    {"steps/s", 9, 1}, {"eff.", 6, 1},    {"predicted", 9, 1}, {"", -6, 2},
+};
+
+enum { SPEED = 8 };
+
 void gwc_simulate_header(const gwc_sim *sim)
 {
-    printf("%-24s %7s %9s %9s %9s %9s %9s %10s %9s %6s %9s\n", "sync", "workers",
-           "step", "compute", "encode", "wire", "decode", "bytes/step",
-           sim->batch > 0 ? "samples/s" : "steps/s", "eff.", "predicted");
+    const char *titles[COUNT(table)];
+
+    for (size_t i = 0; i < COUNT(table); i++)
+        titles[i] = table[i].title;
+    if (sim->batch > 0)
+        titles[SPEED] = "samples/s";
+    gwc_print_cells(stdout, table, COUNT(table), titles);
 }
 
 /* "12.3 ms" in nine characters. */
@@ -44,17 +59,28 @@ static const char *time_text(double seconds, char text[16])
 
 void gwc_simulate_row(const gwc_sim *sim, const gwc_point *p)
 {
-    char t[6][16], bytes[16], share[16] = "-", speed[16] = "-";
+    char t[6][16], workers[16], bytes[16], share[16] = "-", speed[16] = "-";
 
     if (p->compute > 0)
         snprintf(share, sizeof share, "%.1f%%", 100 * efficiency(p));
     if (p->step > 0)
         snprintf(speed, sizeof speed, "%.4g", throughput(sim, p));
-    printf("%-24s %7d %9s %9s %9s %9s %9s %10s %9s %6s %9s%s\n", p->sync, p->workers,
-           time_text(p->step, t[0]), time_text(p->compute, t[1]),
-           time_text(p->encode, t[2]), time_text(p->wire, t[3]),
-           time_text(p->decode, t[4]), gwc_bytes(p->bytes_sent, bytes), speed, share,
-           time_text(p->predicted, t[5]), p->folded ? "  folded" : "");
+    snprintf(workers, sizeof workers, "%d", p->workers);
+    const char *const cells[] = {
+        p->sync,
+        workers,
+        time_text(p->step, t[0]),
+        time_text(p->compute, t[1]),
+        time_text(p->encode, t[2]),
+        time_text(p->wire, t[3]),
+        time_text(p->decode, t[4]),
+        gwc_bytes(p->bytes_sent, bytes),
+        speed,
+        share,
+        time_text(p->predicted, t[5]),
+        p->folded ? "folded" : "",
+    };
+    gwc_print_cells(stdout, table, COUNT(table), cells);
     fflush(stdout);
 }
 

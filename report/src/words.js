@@ -189,7 +189,7 @@ function testsWords(groups) {
   if (groups.every((group) => group.metric.key === "loss"))
     return "The runs were not tested; the loss is that of training.";
   if (methods.every((method) => method.tests <= 1))
-    return "Each run was tested once, at its end, so these are times of whole runs. Longer runs are tested after each epoch, and show who is there earlier.";
+    return "Each run was tested once, at its end, so these are times of whole runs. With --eval-every 50 they would show who is there earlier.";
   return "Times and bytes are those of the first test that was as good.";
 }
 

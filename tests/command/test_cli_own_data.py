@@ -131,7 +131,9 @@ def tables(tmp, rng):
             "--data", f"csv:{put(tmp + '/line.csv', ''.join(f'{i},{2 * i + 0.5}' + chr(10) for i in range(50)))}")
     refused(tmp, ["line 5, column 2", "'x'"], "--data",
             f"csv:{put(tmp + '/bad.csv', 'a,b,c' + chr(10) + '1,2,0' + chr(10) * 3 + '1,x,0' + chr(10))}")
-    refused(tmp, [f"'{table}'", "csv:FILE"], "--data", table)
+    check(summary(tmp, *flags, "--data", table)[0]["model_hash"] == result["model_hash"], "a table by its name alone")
+    refused(tmp, [f"{tmp}/none.csv"], "--data", f"{tmp}/none.csv")
+    refused(tmp, ["iris.dat'", "csv:FILE"], "--data", f"{tmp}/iris.dat")
     refused(tmp, ["csv:FILE"], "--data", "csv")
 
 
@@ -144,6 +146,8 @@ def one_text(tmp, rng):
         result, err = summary(tmp, "--model", "lstm:8", "--data", f"text:{text}{options}", *flags)
         check("90 %" in err, f"the split is not told: {err!r}")
         check(result.get("perplexity", 0) > 1, f"{options}: {result}")
+        check(result["tokens_per_s"] > 0 and summary(tmp, "--model", "lstm:8", "--data", text + options, *flags)[0][
+            "model_hash"] == result["model_hash"], f"{options}: a text by its name alone")
     refused(tmp, ["text:FILE"], "--model", "lstm:8", "--data", "text:")
 
 

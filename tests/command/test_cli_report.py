@@ -39,7 +39,7 @@ def figures_are_the_runs(folder):
     """Every number on the page is recomputed from the files."""
     specs = ["dense", "gtopk:0.1", "local:4", "none"]
     for i, spec in enumerate(specs):
-        succeed("train", *SMALL, "--epochs", 3, "--sync", spec, "--momentum", 0,
+        succeed("train", *SMALL, "--epochs", 3, "--eval-every", 20, "--sync", spec, "--momentum", 0,
                 "--out", f"{folder}/many/{i}")
     succeed("report", f"{folder}/many", "-o", f"{folder}/page.html", "--title", "four <b>")
     html, data = page_of(f"{folder}/page.html")
@@ -62,8 +62,10 @@ def figures_are_the_runs(folder):
         check(near(made["bits"], summary["bits_per_param"]), "bits")
         for part in ["compute", "encode", "wait", "decode"]:
             check(near(made["parts"][part], summary[part + "_s"] / steps), part)
+        evaluated = [m["step"] for m in metrics if m["test_accuracy"] is not None]
+        check(evaluated == [*range(20, steps, 20), steps], f"evaluated at {evaluated} of {steps}")
         for key, values in made["points"].items():
-            there = [m.get(key) for m in metrics]
+            there = [m["seconds"] - m["eval_s"] if key == "seconds" else m.get(key) for m in metrics]
             check(len(values) == len(there) and all(map(near, values, there)),
                   f"{key} of {specs[i]}")
 
@@ -97,6 +99,9 @@ def broken_runs(folder):
                  "2 lines that are not records", "different models"]:
         check(word in notes, f"notes lack {word!r}: {notes}")
     check(r.stderr.count("note:") >= 2, "notes are printed too")
+    said = json.loads(succeed("report", f"{folder}/broken", "-o", f"{folder}/broken.html", "--json").stdout)
+    check(said["page"] == f"{folder}/broken.html" and said["runs"] == 5 and len(said["notes"]) == r.stderr.count("note:"),
+          f"--json: {said}")
     by_name = {r["directory"].split("/")[-1]: r for r in data["runs"]}
     check(by_name["b-half-line"]["points"]["loss"] == [2.5, 1.5], "whole lines are kept")
 

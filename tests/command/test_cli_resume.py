@@ -52,7 +52,8 @@ LARGE = [
     Model("wide-mlp --data synthetic:train=60,test=20,dim=30,classes=5 --batch 2 --steps 6 "
           "--workers 2 --log-every 3", [1, 2, 3]),
 ]
-TIMES = {"seconds", "compute_s", "sync_s", "encode_s", "wait_s", "decode_s", "eval_s", "wall_s"}
+TIMES = {"seconds", "compute_s", "sync_s", "encode_s", "wait_s", "decode_s", "eval_s", "wall_s",
+         "samples_per_s", "tokens_per_s"}
 
 failures = []
 counts = {}

@@ -90,7 +90,38 @@ def tables_fit(tmp):
     check(len(figures) == 3 and len({r.index(" ms") for r in figures}) == 1, f"columns: {figures}")
 
 
+def texts_fit(tmp):
+    """Lists and descriptions have every letter of what a pipe gets, in lines that fit."""
+    for args in (["list"], ["list", "gtopk"], ["help", "local:16+gtopk:0.01+q:4"], ["data", "list"], ["train", "--help"],
+                 ["bench", "--help"]):
+        piped = subprocess.run([GRADWIRE, *args], cwd=tmp, capture_output=True, text=True).stdout
+        for columns in (60, 45):
+            text = on_terminal(columns, *args, cwd=tmp)
+            check("".join(text.split()) == "".join(piped.split()), f"{args} at {columns} columns: other words")
+            prose = "--help" in args  # the sentences of a help text are left to the terminal
+            long = [r for r in shown(text) if len(r) > columns and not (prose and not r.startswith("  --"))]
+            check(not long, f"{args} at {columns} columns: {long[:3]}")
+
+
+def figures_fit(tmp):
+    """Tables of figures keep their columns below each other."""
+    for args in (["convex", "--sync", "oneshot:average=polyak local:1,average=polyak", "--gradients", "200"],
+                 ["bench", "recipes", "--n", "1000", "--filter", "top-k"],
+                 ["plan", "--params", "2k", "--workers", "2", "--link", "1gbit,50us", "--compute", "10ms",
+                  "--sync", "dense topk:0.01 local:8"]):
+        rows = shown(on_terminal(60, *args, cwd=tmp))
+        long = [r for r in rows if len(r) > 60]
+        check(not long, f"{args}: {long[:3]}")
+        wide = shown(on_terminal(200, *args, cwd=tmp))
+        heads = [r for r in wide if re.match(r"(  )?(sync|recipes) ", r)]
+        check(len(heads) == 1 and all(any(t in r.split() for r in rows) for t in heads[0].split()), f"{args}: {heads}, {rows[:9]}")
+    ends = {len(r) for r in rows if r.endswith("x") or r.endswith("of dense")}
+    check(len(ends) <= 2, f"figures are not below their titles: {rows}")
+
+
 with tempfile.TemporaryDirectory() as folder:
+    texts_fit(folder)
+    figures_fit(folder)
     progress_fits(folder)
     tables_fit(folder)
 print(f"{len(failures)} failures")

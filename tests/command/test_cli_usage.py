@@ -22,7 +22,7 @@ KEYS = """model data sync sync_asked workers params steps epochs seed link trans
     test_loss test_accuracy perplexity drift model_hash version test_accuracy_workers
     eval_s decode_s batch lr momentum optimizer stopped skipped bits_per_param
     residual_norm augment test_loss_workers perplexity_workers sync_advised test_samples
-    mass_lost weight_decay nesterov warning""".split()
+    mass_lost weight_decay nesterov warning samples_per_s tokens_per_s""".split()
 
 failures = []
 
@@ -102,6 +102,8 @@ def wrong_usage():
     expect_error(2, ["off|on"], "train", *SMALL, "--nesterov", "yes")
     expect_error(2, ["schedule", "linear"], "train", *SMALL, "--lr-schedule", "linear")
     expect_error(2, ["warm-up"], "train", *SMALL, "--warmup", "soon")
+    expect_error(2, ["--eval-every", "2epochs", "'often'"], "train", *SMALL, "--eval-every", "often")
+    expect_error(2, ["--checkpoint-every", "less than a step"], "train", *SMALL, "--checkpoint-every", "0")
     expect_error(2, ["processes|threads"], "train", "--spawn", "fibres")
     expect_error(2, ["--batch smaller"], "train", *SMALL, "--batch", "201")
     expect_error(2, ["--out"], "train", *SMALL, "--out", "")

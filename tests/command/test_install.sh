@@ -52,6 +52,13 @@ if [ -f "$lib/pkgconfig/gradwire-mpi.pc" ] && command -v mpicc >/dev/null; then
     others=$(nm -D --defined-only "$lib/libgradwire-mpi.so" | awk '$3 !~ /^gw_/ { print $3 }')
     [ -z "$others" ] || fail "the MPI library exports $others"
 fi
+if [ -f "$lib/pkgconfig/gradwire-group.pc" ]; then
+    read -ra group <<<"$(pkg-config --cflags --libs gradwire-group)"
+    echo '#include "gradwire_group.h"' | cc -fsyntax-only -x c - "${group[@]}" || fail "gradwire_group.h"
+    [ -f "$lib/libgradwire-group.a" ] || fail "no static library for groups was installed"
+    others=$(nm -D --defined-only "$lib/libgradwire-group.so" | awk '$3 !~ /^gw_/ { print $3 }')
+    [ -z "$others" ] || fail "the group library exports $others"
+fi
 
 # The licences of all that is installed.
 share=prefix/share

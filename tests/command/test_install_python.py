@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`pip install ./python` into a directory, and the package used from there: with the
-library that pip built, far from the source tree."""
+"""The source archive of the Python package builds without a network, by a C compiler and
+nothing else; the package is used far from the source tree, and what it imports is little."""
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 
 from torch_crew import skip_without
@@ -24,6 +25,16 @@ with gradwire.LocalGroup(1).join(0) as comm:
     assert g.tolist() == [0, 1, 2, 3, 4]
 print(gradwire.__version__, gradwire.isa())
 """
+# Loading either takes longer than all else that starting a small program needs.
+FEW = """
+import gradwire
+assert not {"numpy", "torch"} & set(sys.modules), "importing gradwire imports more than itself"
+assert "Sync" in dir(gradwire) + gradwire.__all__ and gradwire.Sync
+"""
+PACK = """
+from setuptools import build_meta
+print(build_meta.build_sdist("packed"))
+"""
 
 
 def clean():
@@ -32,26 +43,56 @@ def clean():
             if k not in ("PYTHONPATH", "GRADWIRE_BUILD", "GRADWIRE_LIBRARY")}
 
 
-def run(*command, **settings):
-    result = subprocess.run(command, env=clean(), stdout=subprocess.PIPE,
+def run(*command, fails=0, path=None, **settings):
+    env = dict(clean(), **({"PATH": path} if path else {}))
+    result = subprocess.run(command, env=env, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True, **settings)
-    if result.returncode != 0:
+    if result.returncode != fails:
         print(result.stdout)
         sys.exit(f"{' '.join(command[:5])} ... ended with {result.returncode}")
     return result.stdout
 
 
-with tempfile.TemporaryDirectory() as directory:
-    # A copy, so that nothing is left in the tree and tests can run side by side.
-    for part in ("python", "include", "src"):
+def copy_source(directory):
+    """So that nothing is left in the tree and tests can run side by side."""
+    for part in ("python", "include", "src", "train", "cli", "bench", "group", "sim", "cmake",
+                 "report"):
         shutil.copytree(os.path.join(SOURCE, part), os.path.join(directory, part),
-                        ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
-    target = os.path.join(directory, "installed")
+                        ignore=shutil.ignore_patterns("__pycache__", "node_modules", "*.egg-info"))
+    for part in ("pyproject.toml", "setup.py", "MANIFEST.in", "CMakeLists.txt", "README.md",
+                 "CHANGELOG.md", "LICENSE"):
+        shutil.copy(os.path.join(SOURCE, part), directory)
+
+
+def only_a_compiler(directory):
+    """A folder of programs for PATH."""
+    os.mkdir(directory)
+    for tool in ("cc", "as", "ld"):
+        os.symlink(shutil.which(tool), os.path.join(directory, tool))
+    return directory
+
+
+with tempfile.TemporaryDirectory() as directory:
+    source, target = os.path.join(directory, "source"), os.path.join(directory, "installed")
+    os.mkdir(source)
+    copy_source(source)
+    packed = os.path.join(source, "packed", run(
+        sys.executable, "-c", PACK, cwd=source).split()[-1])
+    packed = shutil.move(packed, directory)
+    shutil.rmtree(source)
+    with tarfile.open(packed) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"CMakeLists.txt", "cmake/GradwireTrain.cmake", "cli/main.c", "report/package.json",
+            "include/gradwire.h"} <= names, names
     run(sys.executable, "-m", "pip", "install", "--no-build-isolation", "--no-deps",
         "--no-index", "--disable-pip-version-check", "--root-user-action=ignore",
-        "--target", target, "./python", cwd=directory)
-    shutil.rmtree(os.path.join(directory, "src"))
-    env_use = "import sys; sys.path.insert(0, sys.argv[1]);" + USE
-    print(run(sys.executable, "-c", env_use, target, cwd="/"))
+        "--target", target, packed, cwd=directory,
+        path=only_a_compiler(os.path.join(directory, "tools")))
+    for program in (USE, FEW):
+        there = "import sys; sys.path.insert(0, sys.argv[1]);" + program
+        print(run(sys.executable, "-c", there, target, cwd="/"))
     files = set(os.listdir(os.path.join(target, "gradwire")))
     assert {"libgradwire.so", "py.typed", "torch_hook.py"} <= files, files
+    said = run(sys.executable, "-c", f"import sys; sys.path.insert(0, {target!r});"
+               "from gradwire._library import main; main()", fails=1, cwd="/")
+    assert "no command (CMake was missing)" in said, said

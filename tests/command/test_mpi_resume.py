@@ -14,7 +14,7 @@ import time
 GRADWIRE = os.path.abspath(os.environ["GRADWIRE"])
 JOB = ["--model", "softmax", "--data", "synthetic:train=900,test=60,dim=200,classes=5",
        "--batch", "8", "--workers", "3", "--epochs", "3", "--log-every", "11", "--quiet"]
-TIMES = {"seconds", "compute_s", "sync_s", "encode_s", "wait_s", "decode_s", "eval_s", "wall_s",
+TIMES = {"seconds", "compute_s", "sync_s", "encode_s", "wait_s", "decode_s", "eval_s", "wall_s", "samples_per_s", "tokens_per_s",
          "transport"}
 # Open MPI refuses root and crowded machines unless told; MPICH does not know these.
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1",

@@ -57,6 +57,10 @@ def make(folder, sync, link, seed=1, points=100, tests=10, figures=None, **extra
             "test_loss": 0.4 + 0.5 * (1 - share) if test else None,
             "residual_norm": 5 * share + rng.random() if sync[0] in "dg" and sync != "dense" else 0,
             "drift": drift if test else None})
+    if seed == 1 and sync != "dense":  # runs that say what their tests took; others are of before
+        for r in records:
+            r["eval_s"] = 0.7 * sum(q["test_accuracy"] is not None for q in records if q["step"] <= r["step"])
+            r["seconds"] += r["eval_s"]
     finals = {"compute_s": records[-1]["compute_s"], "sync_s": records[-1]["sync_s"], "wall_s": records[-1]["seconds"],
               "encode_s": 0.05 * records[-1]["sync_s"], "wait_s": 0.9 * records[-1]["sync_s"],
               "decode_s": 0.05 * records[-1]["sync_s"], "bytes_sent": records[-1]["bytes_sent"],

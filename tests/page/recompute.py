@@ -16,6 +16,8 @@ def read(folder):
     with open(f"{folder}/metrics.jsonl") as f:
         records = list(map(json.loads, f))
     summary["step_s"] = step_seconds(summary, records)
+    for r in records:  # evaluations are not part of training
+        r["seconds"] -= r.get("eval_s") or 0
     return summary, [r for r in records if r["test_accuracy"] is not None]
 
 

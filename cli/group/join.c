@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * join.c - joins a job as one of its workers. */
+#define _GNU_SOURCE
+#include "group/join.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "gradwire_group.h"
+
+enum { KEY_CAP = 1024 + 2 };
+
+struct gwc_joined {
+    gw_group *group;
+};
+
+/* ---- the key -----------------------------------------------------------------------
+ */
+
+/* Others who can read the file could join the job. */
+static gw_status check_mode(FILE *file, const char *path)
+{
+    struct stat info;
+
+    if (fstat(fileno(file), &info) == 0 && S_ISREG(info.st_mode) &&
+        (info.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+        return gw_fail(GW_ERR_ARG,
+                       "%s can be used by others on this machine; run 'chmod 600 %s'",
+                       path, path);
+    return GW_OK;
+}
+
+static gw_status read_line(const char *path, char text[KEY_CAP])
+{
+    FILE *file = fopen(path, "re");
+    gw_status st;
+
+    if (file == NULL)
+        return gw_fail(GW_ERR_ARG, "cannot read the key in %s: %s", path,
+                       strerror(errno));
+    st = check_mode(file, path);
+    if (st == GW_OK && fgets(text, KEY_CAP, file) == NULL)
+        st = gw_fail(GW_ERR_ARG, "%s has no key", path);
+    fclose(file);
+    text[strcspn(text, "\r\n")] = '\0';
+    return st;
+}
+
+gw_status gwc_key_read(const char *path, char **key)
+{
+    const char *variable = getenv("GRADWIRE_KEY");
+    char text[KEY_CAP] = "";
+
+    *key = NULL;
+    if (path == NULL && variable == NULL)
+        return gw_fail(GW_ERR_ARG,
+                       "no key: give --key-file FILE, or set GRADWIRE_KEY; 'gradwire "
+                       "meet --new-key FILE' makes one");
+    if (path != NULL)
+        GWT_TRY(read_line(path, text));
+    *key = strdup(path != NULL ? text : variable);
+    return *key != NULL ? GW_OK : gw_fail(GW_ERR_NOMEM, "not enough memory for a key");
+}
+
+/* ---- joining -----------------------------------------------------------------------
+ */
+
+static void tell(void *arg, const char *line)
+{
+    (void)arg;
+    fprintf(stderr, "note: %s\n", line);
+}
+
+gw_status gwc_join(gwc_joined **out, gw_comm **comm, const gwc_join_options *opt,
+                   int workers, double timeout, int quiet)
+{
+    gw_group_options group = {
+        .struct_size = sizeof group,
+        .meeting = opt->meeting,
+        .job = opt->job,
+        .address = opt->address,
+        .port = opt->port,
+        .min_workers = workers,
+        .max_workers = workers,
+        .plain = opt->plain,
+        .timeout_seconds = timeout,
+        .tell = quiet ? NULL : tell,
+    };
+    gwc_joined *joined = calloc(1, sizeof *joined);
+    char *key = NULL;
+    gw_status st;
+
+    *out = NULL;
+    *comm = NULL;
+    if (joined == NULL)
+        return gw_fail(GW_ERR_NOMEM, "not enough memory to join a job");
+    st = gwc_key_read(opt->key_file, &key);
+    group.key = key;
+    if (st == GW_OK)
+        st = gw_group_join(&joined->group, &group);
+    if (st == GW_OK)
+        st = gw_group_next(joined->group, comm);
+    free(key);
+    if (st != GW_OK) {
+        gwc_join_leave(joined);
+        return st;
+    }
+    *out = joined;
+    return GW_OK;
+}
+
+void gwc_join_report(gwc_joined *joined, const gwt_progress *p)
+{
+    char line[200];
+
+    if (joined == NULL)
+        return;
+    snprintf(line, sizeof line,
+             "step=%" PRIu64 "/%" PRIu64 " loss=%.4g samples/s=%.0f sent=%" PRIu64,
+             p->step, p->steps, p->loss, p->samples, p->bytes_sent);
+    gw_group_report(joined->group, line);
+}
+
+void gwc_join_leave(gwc_joined *joined)
+{
+    if (joined == NULL)
+        return;
+    gw_group_leave(joined->group);
+    free(joined);
+}

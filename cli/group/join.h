@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * join.h - the command as one worker of a job that meets somewhere.
+ *
+ *     join.c            joining and leaving; a build with OpenSSL
+ *     join_absent.c     a build without
+ *     meet_command.c    "gradwire meet"
+ *     status_command.c  "gradwire status"
+ */
+#ifndef GWC_JOIN_H
+#define GWC_JOIN_H
+
+#include "run/train.h"
+
+/* What --join and its kin say. */
+typedef struct gwc_join_options {
+    const char *meeting;  /* NULL: do not join */
+    const char *job;      /* its name */
+    const char *key_file; /* NULL: the key is in GRADWIRE_KEY */
+    const char *address;  /* NULL: where this worker calls from */
+    int port;             /* 0: any */
+    int plain;
+} gwc_join_options;
+
+typedef struct gwc_joined gwc_joined;
+
+/* Joins a job of so many workers, waits for the others, and makes a comm. On success
+ * the caller releases *out with gwc_join_leave() after the comm. On failure both are
+ * NULL. GW_ERR_ABSENT: this build has no OpenSSL. */
+gw_status gwc_join(gwc_joined **out, gw_comm **comm, const gwc_join_options *opt,
+                   int workers, double timeout, int quiet);
+
+/* Tells the meeting how far the run is. joined may be NULL. */
+void gwc_join_report(gwc_joined *joined, const gwt_progress *progress);
+
+/* Leaves the job. joined may be NULL. */
+void gwc_join_leave(gwc_joined *joined);
+
+/* Reads a job's key from a file, or from GRADWIRE_KEY if path is NULL. The caller frees
+ * it with free(). GW_ERR_ARG, GW_ERR_SYSTEM. */
+gw_status gwc_key_read(const char *path, char **key);
+
+#endif
