@@ -14,6 +14,7 @@ The package needs only numpy. attach() imports torch.
 """
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from ._api import examples, isa, recipes, version
@@ -23,10 +24,10 @@ from .errors import (DataError, DifferError, GradwireError, MismatchError,
                      NonFiniteError, PeerError, SpecError)
 from .spec import Advice, Description, OptimizerKind, check_spec, describe, describe_stage, needs_optimizer
 from .spec import advise as _advise
-from .sync import Sync
 
 if TYPE_CHECKING:
-    from .torch_hook import Handle
+    from .handle import Handle
+    from .sync import Sync
 
 __version__ = version()
 
@@ -39,9 +40,20 @@ __all__ = [
 
 
 def attach(model: Any, spec: str, optimizer: Any = None, **options: Any) -> Handle:
-    """Makes DistributedDataParallel exchange gradients or models with gradwire.
+    """Makes a PyTorch model exchange gradients or models as `spec` describes ("gtopk:0.01",
+    "local:8", ...). All workers call it together, before the first step. Returns a Handle.
 
-    See gradwire.torch_hook.attach for every option."""
+    model      a DistributedDataParallel model, any other module, a model of fully_shard(); all
+               of them also compiled by torch.compile()
+    optimizer  always pass it: the spec is adapted to it (gradwire.advise())
+    options    group, mesh, comm: who exchanges, if not DDP's own process group;
+               momentum, nonfinite, seed, find_unused_parameters: how;
+               timeout, address, link: by which network; log: a run directory.
+               help(gradwire.torch_hook.attach) explains each
+
+    handle = gradwire.attach(model, "gtopk:0.01", optimizer)
+    ...                                  # the training as it was
+    handle.finish()"""
     from .torch_hook import attach as attach_to_torch
     return attach_to_torch(model, spec, optimizer, **options)
 
@@ -58,8 +70,13 @@ def advise(spec: str, optimizer: Any, workers: int) -> Advice:
 
 
 def __getattr__(name: str) -> Any:
-    # gradwire.Handle exists, but importing gradwire must not import torch.
+    # These exist, but importing gradwire must import neither numpy, torch nor a framework.
+    if name in ("accelerate", "hf", "lightning"):
+        return importlib.import_module(f".{name}", __name__)
+    if name == "Sync":
+        from .sync import Sync
+        return Sync
     if name == "Handle":
-        from .torch_hook import Handle
+        from .handle import Handle
         return Handle
     raise AttributeError(f"module 'gradwire' has no attribute '{name}'")

@@ -29,6 +29,7 @@ TRAIT_CODED, TRAIT_GATHERS = 1 << 8, 1 << 9
 TRAIT_OVERLAPS, TRAIT_NEEDS_MODEL = 1 << 10, 1 << 11
 TRAIT_RESIDUAL, TRAIT_LIKE_MOMENTUM = 1 << 12, 1 << 13
 TRAIT_ENDS_AVERAGED, TRAIT_POLYAK = 1 << 14, 1 << 15
+TRAIT_OUTER_STEP = 1 << 16
 STAGES_MAX = 15
 
 NONFINITE: Dict[str, int] = {
@@ -140,6 +141,7 @@ FUNCTIONS: Dict[str, Tuple] = {
     "gw_comm_traffic": (Traffic, c_void_p),
     "gw_barrier": (c_int, c_void_p),
     "gw_broadcast": (c_int, c_void_p, c_void_p, c_size_t, c_int),
+    "gw_transfer": (c_int, c_void_p, c_int, c_void_p, c_int, c_void_p, c_size_t),
     "gw_allreduce": (c_int, c_void_p, _floats, c_size_t),
     "gw_allgather": (c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t,
                      POINTER(c_size_t)),

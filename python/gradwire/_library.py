@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds and loads libgradwire.so.
+"""Finds and loads libgradwire.so, and starts the command of the package.
 
 It looks for these files, in this order: the one that GRADWIRE_LIBRARY names; the one
 that `pip install` put into the package; the one in the build directory GRADWIRE_BUILD;
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from pathlib import Path
 from typing import List
 
@@ -35,4 +36,19 @@ def load() -> ctypes.CDLL:
             return ctypes.CDLL(str(path))
     raise ImportError(
         f"there is no {NAME} at " + " or ".join(map(str, tried)) +
-        "; install with `pip install ./python`, or run make and set GRADWIRE_LIBRARY")
+        "; install with `pip install .`, or run make and set GRADWIRE_LIBRARY")
+
+
+def main() -> None:
+    """The command `gradwire` of an installed package: becomes the program that was built
+    with it, or says why there is none."""
+    here = Path(__file__).resolve().parent
+    program = here / "bin" / "gradwire"
+    if program.exists():
+        os.execv(program, ["gradwire", *sys.argv[1:]])
+    try:
+        reason = (here / "no_command.txt").read_text().strip()
+    except OSError:
+        reason = "it is not an installed package"
+    sys.exit(f"gradwire: this Python package has no command ({reason}); the Debian packages "
+             "libdnnl-dev and zlib1g-dev, and cmake, are what building it needs")

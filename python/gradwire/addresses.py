@@ -2,10 +2,12 @@
 """Where this worker listens, and by which addresses others may reach it."""
 from __future__ import annotations
 
+import errno
 import os
 import socket
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
+from .errors import GradwireError
 from .members import Address
 
 # More than there are workers: those who gave up and call again, and strangers.
@@ -13,14 +15,41 @@ _BACKLOG = 128
 
 
 def listen(workers: int) -> socket.socket:
-    backlog = _BACKLOG + workers
+    """Listens at a port of those that GRADWIRE_PORT allows, or at any that is free."""
+    allowed = os.environ.get("GRADWIRE_PORT", "")
+    for port in _ports(allowed):
+        try:
+            return _listen(port, _BACKLOG + workers)
+        except OSError as error:
+            reason = error.strerror or str(error)
+    raise GradwireError(f"no port of GRADWIRE_PORT={allowed} can be used on host "
+                        f"{socket.gethostname()} ({reason}); every worker of a host needs one")
+
+
+def _ports(text: str) -> Sequence[int]:
+    if not text:
+        return [0]
+    first, dash, last = text.partition("-")
+    try:
+        ports = range(int(first), int(last if dash else first) + 1)
+    except ValueError:
+        ports = range(0)
+    if not ports or ports[0] < 1 or ports[-1] > 65535:
+        raise ValueError(f"GRADWIRE_PORT={text} is no port and no range of ports such as "
+                         "29600-29607")
+    return ports
+
+
+def _listen(port: int, backlog: int) -> socket.socket:
     if socket.has_dualstack_ipv6():
         try:
-            return socket.create_server(("", 0), family=socket.AF_INET6,
+            return socket.create_server(("", port), family=socket.AF_INET6,
                                         backlog=backlog, dualstack_ipv6=True)
-        except OSError:
-            pass  # the kernel has no IPv6 here: IPv4 it is
-    return socket.create_server(("", 0), backlog=backlog)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise
+            # the kernel has no IPv6 here: IPv4 it is
+    return socket.create_server(("", port), backlog=backlog)
 
 
 def listen_at(where: Address, workers: int) -> socket.socket:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trouble that one worker has in attach() is raised on all: nobody waits in vain.
 
-Workers talk through the process group that the model has anyway. What travels there is
-bytes of a bounded length, in tensors; nothing is unpickled.
+Workers talk through the process group that the model has anyway, or through a comm that
+they have already. What travels there is bytes of a bounded length; nothing is unpickled.
 """
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ _MOST = 1 << 16
 class Agreement:
     """`with` it, to catch what is wrong here; then raise_on_all()."""
 
-    def __init__(self, group: Any, device: Any):
-        self.group = group
-        self.rank = dist.get_rank(group)
-        self.workers = dist.get_world_size(group)
-        self._device = device if dist.get_backend(group) == "nccl" else "cpu"
+    def __init__(self, rank: int, workers: int):
+        self.rank = rank
+        self.workers = workers
         self._trouble: Optional[BaseException] = None
+
+    def exchange(self, mine: bytes) -> List[bytes]:
+        """Everybody's bytes, in the order of ranks."""
+        raise NotImplementedError
 
     def __enter__(self) -> Agreement:
         return self
@@ -59,7 +61,21 @@ class Agreement:
             comm.fail(f"worker {self.rank} cannot attach: {self._said(error)}")
             raise
 
-    # ---- bytes through the process group ---------------------------------------
+
+class CommAgreement(Agreement):
+    def __init__(self, comm: Comm):
+        super().__init__(comm.rank, comm.workers)
+        self._comm = comm
+
+    def exchange(self, mine: bytes) -> List[bytes]:
+        return self._comm.allgather(mine, limit=_MOST)
+
+
+class GroupAgreement(Agreement):
+    def __init__(self, group: Any, device: Any):
+        super().__init__(dist.get_rank(group), dist.get_world_size(group))
+        self.group = group
+        self._device = device if dist.get_backend(group) == "nccl" else "cpu"
 
     def exchange(self, mine: bytes) -> List[bytes]:
         """Everybody's bytes, in the order of ranks."""

@@ -11,12 +11,15 @@ import os
 import socket
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, TypeVar
 
 from ._api import (ERR_STOPPED, SPAWN_THREADS, CommOptions, LocalOptions, check, lib,
                    set_message)
 from .errors import DataError
 from .thread import Job, Worker
+
+if TYPE_CHECKING:
+    import numpy as np
 
 T = TypeVar("T")
 
@@ -162,18 +165,28 @@ class Comm:
     def barrier(self) -> None:
         self.run(lambda: check(lib.gw_barrier(self.pointer)))
 
+    def broadcast(self, address: int, length: int) -> None:
+        """Replaces the bytes at that address with worker 0's, on all workers."""
+        self.run(lambda: check(lib.gw_broadcast(self.pointer, address, length, 0)))
+
+    def sum_at(self, address: int, floats: int) -> None:
+        """Replaces the float32 numbers at that address with their sums over the workers."""
+        self.run(lambda: check(lib.gw_allreduce(self.pointer, address, floats)))
+
     def allgather(self, mine: bytes, *, limit: int = _GATHER_MAX) -> List[bytes]:
         """Returns the bytes of all workers, in the order of ranks. `limit` is the same on
         all workers. If any worker's data is longer, all of them raise DataError."""
-        lens = self._allgather(len(mine).to_bytes(8, "little"), 8)
-        cap = 1
-        for rank, data in enumerate(lens):
-            length = int.from_bytes(data, "little")
+        return self._allgather(mine, max(1, *self._lengths(len(mine), limit)))
+
+    def _lengths(self, mine: int, limit: int) -> List[int]:
+        """How many bytes each worker has to tell."""
+        said = self._allgather(mine.to_bytes(8, "little"), 8)
+        lengths = [int.from_bytes(data, "little") for data in said]
+        for rank, (data, length) in enumerate(zip(said, lengths)):
             if len(data) != 8 or length > limit:
                 raise DataError(f"worker {rank} announces {length} bytes, expected at most "
                                 f"{limit}")
-            cap = max(cap, length)
-        return self._allgather(mine, cap)
+        return lengths
 
     def _allgather(self, mine: bytes, cap: int) -> List[bytes]:
         workers = self.workers
@@ -182,6 +195,26 @@ class Comm:
         self.run(lambda: check(lib.gw_allgather(self.pointer, mine, len(mine), everything,
                                                 cap, lens)))
         return [everything.raw[r * cap:r * cap + lens[r]] for r in range(workers)]
+
+    def gather(self, mine: np.ndarray, *, limit: int) -> List[np.ndarray]:
+        """Returns the bytes of all workers on worker 0, in the order of ranks, and [mine]
+        elsewhere. Only worker 0 needs memory for all of them. `limit` is as for
+        allgather()."""
+        lengths = self._lengths(mine.nbytes, limit)
+        if self.rank != 0:
+            self._transfer(self.rank, mine)
+            return [mine]
+        import numpy as np  # not needed by who imports gradwire and nothing more
+        others = [np.empty(length, np.uint8) for length in lengths[1:]]
+        for rank, there in enumerate(others, 1):
+            self._transfer(rank, there)
+        return [mine, *others]
+
+    def _transfer(self, sender: int, data: np.ndarray) -> None:
+        """Sends data to worker 0, or receives it there."""
+        address = data.ctypes.data
+        self.run(lambda: check(lib.gw_transfer(self.pointer, sender, address, 0, address,
+                                               data.nbytes)))
 
     # ---- the end ---------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -11,7 +12,7 @@ import torch.distributed as dist
 
 from .arrangement import Run, Shape, order_for, runs_of
 from .errors import GradwireError
-from .optimizer import Moved
+from .optimizer import Moved, local
 from .sync import Sync
 from .thread import Job
 
@@ -40,6 +41,8 @@ class Exchange:
         self._fed = 0              # buckets of this step handed on as parts
         self._skip = False         # the optimizer's next step is to be left out
         self._feed_error: Optional[BaseException] = None
+        self.stepped = False       # since the last finish()
+        self.after_step: Callable[[float], None] = lambda rate: None
         self._underway = False     # a step was handed over, and nobody has seen its end
 
     # ---- the vector ------------------------------------------------------------
@@ -273,13 +276,16 @@ class Exchange:
 
     # ---- models, on the thread of the training loop ----------------------------
 
+    def before_step(self) -> None:
+        """Before a step of the optimizer. DDP has exchanged everything by then."""
+
     def look(self) -> None:
         """Warns once of clipping where gradients have become velocities."""
         if self._looks and not self._skip and self._moved is not None and self._moved.changed():
             self._looks = False
             warnings.warn("gradients were changed between backward() and step(), when "
                           "they are already velocities; to clip gradients, see "
-                          "\"Clipping\" in docs/pytorch.md", stacklevel=3)
+                          "\"Clipping\" in docs/pytorch.md", stacklevel=_users_level())
 
     def skip_step(self) -> bool:
         """Whether the optimizer must leave out the step that it is about to make."""
@@ -291,18 +297,38 @@ class Exchange:
 
     def model_step(self, rate: float) -> None:
         """After a step of the optimizer at that learning rate."""
+        self.stepped = True
         if self.sync.model_due:
             if self._moved is None and 0 <= rate < math.inf:  # else it knew before the step
                 self.sync.set_rate(rate)
             self._with_parameters(self.sync.model_at)
+        self.after_step(rate)
 
     def finish(self) -> None:
         self._with_parameters(self.sync.finish_at)
+        self.stepped = False
+
+    @torch.no_grad()
+    def average(self) -> List[torch.Tensor]:
+        """Replaces the parameters with their averages over the workers, and returns what
+        was in them. What the sync remembers stays."""
+        here = [local(self._parameters[part.name].data) for part in self.sync.parts]
+        held = [tensor.clone() for tensor in here]
+        comm, floats = self.sync.comm, self.sync.floats
+        self._with_parameters(lambda address: comm.sum_at(address, floats))
+        for tensor in here:
+            tensor.div_(comm.workers)
+        return held
+
+    @torch.no_grad()
+    def put_back(self, held: List[torch.Tensor]) -> None:
+        for part, tensor in zip(self.sync.parts, held):
+            local(self._parameters[part.name].data).copy_(tensor)
 
     @torch.no_grad()
     def _with_parameters(self, act: Callable[[int], None]) -> None:
         places = [(self._slice(Run(0, part.offset, part.size)),
-                   self._parameters[part.name].data) for part in self.sync.parts]
+                   local(self._parameters[part.name].data)) for part in self.sync.parts]
         for there, here in places:
             there.copy_(here.reshape(-1))
         act(self.vector().data_ptr())
@@ -318,6 +344,15 @@ def _is_plain(bucket: _Bucket) -> bool:
     buffer = bucket.buffer
     return (buffer.dtype == torch.float32 and not buffer.is_cuda and
             buffer.is_contiguous())
+
+
+def _users_level() -> int:
+    """The level, for warnings, of the code that is neither ours nor torch's."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in (
+            "gradwire", "torch"):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _at_the_end(act: Callable[[], None]) -> None:

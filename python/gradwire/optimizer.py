@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user's optimizer: what kind it is, its step with what must happen around it, and
-what of SGD the sync does in its place.
+"""The user's optimizer: what kind it is, and what of SGD the sync does in its place.
 
     backward    gradient + weight decay -> sync: + momentum, selection, exchange
     step()      SGD without weight decay and momentum, on what came of it
@@ -12,7 +11,6 @@ is nothing to put back but the velocity.
 from __future__ import annotations
 
 import contextlib
-import types
 import warnings
 import weakref
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
@@ -33,6 +31,13 @@ _LEAST, _MOST = 1e-9, 1 - 1e-9
 def _values(optimizer: torch.optim.Optimizer, key: str) -> List[float]:
     """What the groups have there, each value once."""
     return list(dict.fromkeys(float(g.get(key, 0)) for g in optimizer.param_groups))
+
+
+def bare(optimizer: Any) -> Any:
+    """The optimizer that steps, without the wrapper that Accelerate and Lightning give out."""
+    while type(optimizer).__name__ in ("AcceleratedOptimizer", "LightningOptimizer"):
+        optimizer = optimizer.optimizer
+    return optimizer
 
 
 def kind_of(optimizer: torch.optim.Optimizer) -> OptimizerKind:
@@ -148,16 +153,22 @@ class Moved:
                     p.shape, p.stride(), g.storage_offset())
                 place.add_(p.detach(), alpha=self._decay[id(p)])
 
+    @torch.no_grad()
+    def add_decay_to(self, p: torch.nn.Parameter) -> None:
+        """The same for a gradient that lies in p.grad."""
+        if id(p) in self._decay:
+            local(p.grad).add_(local(p.detach()), alpha=self._decay[id(p)])
+
     def note(self) -> None:
         """After backward: what the optimizer should find."""
         gradient = self._smallest.grad
-        self._noted = None if gradient is None else gradient.clone()
+        self._noted = None if gradient is None else local(gradient).clone()
 
     def changed(self) -> bool:
         """Whether somebody has changed gradients since backward, such as by clipping."""
         noted, self._noted = self._noted, None
         now = self._smallest.grad
-        return noted is not None and now is not None and not torch.equal(noted, now)
+        return noted is not None and now is not None and not torch.equal(noted, local(now))
 
     @contextlib.contextmanager
     def left_out(self) -> Iterator[None]:
@@ -194,8 +205,9 @@ class Moved:
             p = self._parameters[part.name]
             velocity = optimizer.state.get(p, {}).pop("momentum_buffer", None)
             if velocity is not None:
-                laid_out = torch.empty_like(p).copy_(velocity).mul_(sign[id(p)])
-                vector[part.offset:part.offset + part.size] = _flat(laid_out).float().cpu()
+                laid_out = torch.empty_like(local(p)).copy_(local(velocity))
+                vector[part.offset:part.offset + part.size] = _flat(
+                    laid_out.mul_(sign[id(p)])).float().cpu()
         if any(sync.comm.allgather(b"1" if vector.any() else b"", limit=1)):
             sync.remember("velocity", vector)
 
@@ -210,69 +222,18 @@ class Moved:
         if optimizer is None or held["step"] == 0:
             return
         for name, p in self._parameters.items():
-            if id(p) in sign:
+            if id(p) in sign and name in held["velocity"]:
                 velocity = torch.empty_like(p)
-                _flat(velocity).copy_(torch.from_numpy(held["velocity"][name].reshape(-1)))
+                _flat(local(velocity)).copy_(
+                    torch.from_numpy(held["velocity"][name].reshape(-1)))
                 optimizer.state[p]["momentum_buffer"] = velocity.mul_(sign[id(p)])
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """What this worker has of a tensor: its shard, if FSDP has sharded it."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
     """Its numbers as they lie in memory."""
     return tensor.as_strided((tensor.numel(),), (1,))
-
-
-# ---- the step ------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _decay_for(optimizer: torch.optim.Optimizer, scale: float) -> Iterator[None]:
-    """The sync multiplies the changes of models by that scale. AdamW applies weight decay
-    to the weights directly, which must not become stronger by it."""
-    groups = optimizer.param_groups if isinstance(optimizer, torch.optim.AdamW) else []
-    held = [group["weight_decay"] for group in groups]
-    try:
-        for group in groups:
-            group["weight_decay"] = group["weight_decay"] / scale
-        yield
-    finally:
-        for group, decay in zip(groups, held):
-            group["weight_decay"] = decay
-
-
-class Stepper:
-    """The optimizer's step with what must happen around it."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer, exchange: Any,
-                 moved: Optional[Moved]):
-        self._optimizer = weakref.ref(optimizer)
-        self._active = True
-        own = optimizer.__dict__.get("step")
-        inner = optimizer.step
-        outer = self
-
-        def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if not outer._active:
-                return inner(*args, **kwargs)
-            result = None
-            exchange.look()
-            if not exchange.skip_step():
-                with (moved.left_out() if moved is not None
-                      else _decay_for(self, exchange.sync.scale)):
-                    result = inner(*args, **kwargs)
-            exchange.model_step(float(self.param_groups[0].get("lr", 0)))
-            return result
-
-        # Schedulers look for marks on the step, and want a bound method.
-        step.__dict__.update(getattr(inner, "__dict__", {}))
-        self._own, self._bound = own, types.MethodType(step, optimizer)
-        optimizer.step = self._bound  # type: ignore[method-assign]
-
-    def undo(self) -> None:
-        self._active = False
-        optimizer = self._optimizer()
-        if optimizer is None or optimizer.__dict__.get("step") is not self._bound:
-            return  # somebody wrapped it further: it stays, and does nothing
-        if self._own is None:
-            del optimizer.__dict__["step"]
-        else:
-            optimizer.step = self._own  # type: ignore[method-assign]

@@ -63,6 +63,7 @@ class Description:
     like_momentum: bool
     ends_averaged: bool
     polyak: bool
+    outer_step: bool
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,18 @@ COUNTERS = ("steps", "skipped", "bytes_sent", "bytes_received", "messages_sent",
 MASSES = ("lost_mass", "applied_mass")
 
 
+# The length of a memory that depends on the tensors (GW_FLOATS_BY_LAYOUT).
+BY_LAYOUT = 2 ** (8 * struct.calcsize("N")) - 1
+
+
+def _lengths(held: Mapping[str, Tuple[int, int]], n: int, total: int) -> Dict[str, int]:
+    """The floats of each memory. One that depends on the tensors has what the others leave
+    of the total."""
+    known = sum(own or n for _, own in held.values() if own != BY_LAYOUT)
+    return {name: total - known if own == BY_LAYOUT else own or n
+            for name, (_, own) in held.items()}
+
+
 def unpack(data: np.ndarray, parts: Sequence[Any], workers: int) -> Dict[str, Any]:
     words = data[:8 * WORDS].view("<u8").tolist()
     spec = data[8 * WORDS:HEADER].tobytes().rstrip(b"\0").decode()
@@ -38,10 +50,11 @@ def unpack(data: np.ndarray, parts: Sequence[Any], workers: int) -> Dict[str, An
         "stats": {**dict(zip(COUNTERS, words[6:12])),
                   **dict(zip(MASSES, data[8 * 13:8 * 15].view("<f8").tolist()))},
         "started": words[12]}
-    at = HEADER
-    for name, (_, floats) in memories(spec).items():
-        vector = data[at:at + 4 * (floats or words[1])].view("<f4")
-        result[name] = vector if floats else {
+    at, held = HEADER, memories(spec)
+    lengths = _lengths(held, words[1], (len(data) - HEADER - 8) // 4)
+    for name, (_, own) in held.items():
+        vector = data[at:at + 4 * lengths[name]].view("<f4")
+        result[name] = vector if own else {
             p.name: vector[p.offset:p.offset + p.size].reshape(p.shape) for p in parts}
         at += vector.nbytes
     return result
@@ -50,8 +63,9 @@ def unpack(data: np.ndarray, parts: Sequence[Any], workers: int) -> Dict[str, An
 def pack(state: Mapping[str, Any], parts: Sequence[Any]) -> np.ndarray:
     n = sum(p.size for p in parts)
     held = {name: m for name, m in memories(state["spec"]).items() if name in state}
-    floats = sum(own or n for _, own in held.values())
-    data = np.zeros(HEADER + 4 * floats + 8, np.uint8)
+    lengths = {name: np.size(state[name]) if own == BY_LAYOUT else own or n
+               for name, (_, own) in held.items()}
+    data = np.zeros(HEADER + 4 * sum(lengths.values()) + 8, np.uint8)
     words = [int.from_bytes(MAGIC, "little"), n,
              sum(1 << bit for bit, _ in held.values()), state["step"], *state["phase"],
              *(state["stats"][c] for c in COUNTERS), state["started"],
@@ -61,7 +75,7 @@ def pack(state: Mapping[str, Any], parts: Sequence[Any]) -> np.ndarray:
     data[8 * WORDS:8 * WORDS + len(spec)] = np.frombuffer(spec, np.uint8)
     at = HEADER
     for name, (_, own) in held.items():
-        vector = data[at:at + 4 * (own or n)].view("<f4")
+        vector = data[at:at + 4 * lengths[name]].view("<f4")
         if own:
             vector[:] = np.asarray(state[name], np.float32)
         else:

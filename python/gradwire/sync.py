@@ -116,6 +116,10 @@ class Sync:
         return self._pointer
 
     @property
+    def is_open(self) -> bool:
+        return self._pointer is not None
+
+    @property
     def floats(self) -> int:
         """The number of floats in a vector."""
         return self.parts[-1].offset + self.parts[-1].size if self.parts else 0
@@ -347,7 +351,7 @@ class Sync:
         """Replaces a memory, such as "velocity", with worker 0's `vector`. All workers call
         it together, between steps."""
         address, length = self._address(vector), 4 * self.floats
-        self.comm.run(lambda: check(lib.gw_broadcast(self.comm.pointer, address, length, 0)))
+        self.comm.broadcast(address, length)
         held = self.state_dict()
         held[memory] = {p.name: vector[p.offset:p.offset + p.size] for p in self.parts}
         self._replace(self.parts, [(self.comm.rank, self.comm.workers,

@@ -1,266 +1,105 @@
 # SPDX-License-Identifier: Apache-2.0
-"""attach(): DistributedDataParallel with gradwire's exchange.
+"""attach(): a PyTorch model trains with gradwire's exchange.
 
-    autograd thread          thread of the comm                library's own threads
-    bucket ready -> hook ->  dense: parts are handed on   ->   exchange beside backward
-    last bucket  -> hook ->  the whole vector is exchanged
-    end of backward waits,
-    raises what went wrong
-
-The model is one vector, whatever DDP's buckets are (arrangement.py); what is remembered
-belongs to parameters and stays with them.
+What kind of model it is decides where its gradients come from (carrier.py). The rest is
+the same for all kinds: workers agree that they can, connect, make a sync for the
+parameters, and follow the optimizer's steps.
 """
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import sys
-import types
 import warnings
-import weakref
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+from typing import Any, Iterator, Optional
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from .agreement import Agreement
+from .agreement import Agreement, CommAgreement, GroupAgreement
+from .carrier import Carrier, attached, look_through, refuse
+from .comm import Comm
 from .connect import connect
-from .exchange import Exchange
-from .optimizer import Moved, Plan, Stepper, plan
-from .spec import check_spec, describe, needs_optimizer
+from .ddp import DDP
+from .handle import Handle
+from .optimizer import Plan, bare, local, plan
+from .plain import Plain
+from .run_log import RunLog, about_of
+from .sharded import Sharded, is_sharded
+from .spec import check_spec, needs_optimizer
 from .sync import Sync
 
-
-class Handle:
-    """What attach() returns. It gives statistics and states, and detaches."""
-
-    def __init__(self, model: DistributedDataParallel, sync: Sync, exchange: Exchange,
-                 asked: str, stepper: Optional[Stepper] = None,
-                 moved: Optional[Moved] = None):
-        self._model = weakref.ref(model)
-        self._sync = sync
-        self._exchange = exchange
-        self._asked = asked
-        self._stepper = stepper
-        self._moved = moved
-        self._closed = False
-
-    @property
-    def spec(self) -> str:
-        """The spec with all defaults written out."""
-        return self._open().spec
-
-    @property
-    def rank(self) -> int:
-        return self._open().comm.rank
-
-    @property
-    def workers(self) -> int:
-        return self._open().comm.workers
-
-    def _open(self) -> Sync:
-        if self._closed:
-            raise RuntimeError("this handle is detached")
-        return self._sync
-
-    def stats(self) -> Dict[str, float]:
-        """Returns this worker's totals over all steps so far: steps, skipped, bytes_sent,
-        bytes_received, messages_sent, messages_received, encode_seconds, wait_seconds and
-        decode_seconds; and lost_mass and applied_mass, which are 0 except for gtopk with
-        putback=paper."""
-        return self._open().stats()
-
-    def residual_norm(self) -> float:
-        """Returns the Euclidean norm of what this worker has not sent yet."""
-        return self._open().residual_norm()
-
-    def health(self) -> Dict[str, Any]:
-        """How the residual of this worker is doing, as last measured: step,
-        residual_norm, vector_norm, growth since step `since`, runs_away, warning. Worker
-        0 gives that warning by itself, once."""
-        return self._open().health()
-
-    def log(self, writer: Any, step: int) -> None:
-        """Writes this worker's figures as "gradwire/NAME" to a TensorBoard SummaryWriter, or
-        to a W&B run or its module: bytes_sent, bytes_per_step, wait_seconds,
-        encode_seconds, decode_seconds, skipped, and residual_norm as last measured. All are
-        totals except the last and bytes_per_step, the mean of all steps so far."""
-        stats = self.stats()
-        names = ("bytes_sent", "wait_seconds", "encode_seconds", "decode_seconds", "skipped")
-        figures = {f"gradwire/{name}": float(stats[name]) for name in names}
-        figures["gradwire/bytes_per_step"] = stats["bytes_sent"] / max(1, stats["steps"])
-        figures["gradwire/residual_norm"] = float(self.health()["residual_norm"])
-        if hasattr(writer, "add_scalar"):
-            for name, value in figures.items():
-                writer.add_scalar(name, value, step)
-        elif hasattr(writer, "log"):
-            writer.log(figures, step=step)
-        else:
-            raise TypeError("log() takes a TensorBoard SummaryWriter or a W&B run, not "
-                            f"{type(writer).__name__}")
-
-    def finish(self) -> None:
-        """Ends the training. Methods that let models differ leave their average in the
-        parameters. All workers call it together."""
-        self._open()
-        self._exchange.finish()
-
-    def state_dict(self) -> Dict[str, Any]:
-        """Returns everything this worker remembers, by the names of the parameters. Every
-        worker saves its own, between steps. Raises GradwireError if the last step is
-        incomplete."""
-        sync = self._open()
-        self._exchange.note_half_steps()
-        return {key: _to_torch(value) for key, value in sync.state_dict().items()} | {
-            "order": [part.name for part in sync.parts], "asked": self._asked}
-
-    def load_state_dict(self, states: Union[Mapping[str, Any],
-                                            Sequence[Mapping[str, Any]]]) -> None:
-        """Continues from saved states. Either each worker gives one state, every worker
-        another one; or all workers give the list of all states, which another number of
-        workers may have saved. All workers call it together, and it fails on all of
-        them."""
-        sync = self._open()
-        plain: Any = None
-        order: List[str] = []
-        try:
-            plain = self._own(states) if isinstance(states, Mapping) else [
-                self._own(s) for s in states]
-            order = _order_of(plain if isinstance(plain, Mapping) else plain[0], sync)
-        except Exception:  # the sync complains of it, on all workers
-            pass
-        # The same order gives the same bits.
-        digest = hashlib.sha256("\n".join(order).encode()).digest() if order else b""
-        if set(sync.comm.allgather(digest, limit=32)) == {digest} and digest:
-            self._exchange.pin(order)
-        sync.load_state_dict(states if plain is None else plain)
-
-    def _own(self, state: Mapping[str, Any]) -> Any:
-        """A state in arrays. What advice has put into the spec may have other numbers
-        than here, since it follows the number of workers and a schedule's momentum."""
-        found, spec = _to_numpy(state), check_spec(self._sync.asked)
-        if found.get("asked") == self._asked and (
-                describe(found["spec"]).stages == describe(spec).stages):
-            found["spec"] = spec
-        return found
-
-    def detach(self) -> None:
-        """Restores plain DDP and the optimizer's own step, which has its momentum again.
-        The residual is dropped. attach() can be called again afterwards."""
-        if self._closed:
-            return
-        self._closed = True
-        model = self._model()
-        if model is not None:
-            _switches[model].handle = None
-            _allow_join(model)
-        if self._stepper is not None:
-            self._stepper.undo()
-        if self._moved is not None:
-            self._moved.give_back(self._sync)
-        self._exchange.close()
-        self._sync.comm.close()
+__all__ = ["Handle", "attach"]
 
 
-class _Switch:
-    """DDP keeps a hook forever, so this hook is switched on and off. A copy of the model
-    needs a hook of its own, so a copy of this one does nothing."""
-
-    def __init__(self, group: Any = None):
-        self.group = group
-        self.handle: Optional[Handle] = None
-
-    def __reduce__(self) -> Any:
-        return _Switch, ()
-
-
-# Not in the model itself: its copies are not attached.
-_switches: "weakref.WeakKeyDictionary[Any, _Switch]" = weakref.WeakKeyDictionary()
-
-
-# DDP reads annotations of hooks and does not understand postponed ones: none here.
-def _hook(switch, bucket):  # type: ignore[no-untyped-def]
-    if switch.handle is not None:
-        return switch.handle._exchange.bucket(bucket)
-    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-    return allreduce_hook(switch.group, bucket)
-
-
-def _refuse_join(model: DistributedDataParallel) -> None:
-    """Makes model.join() fail at once. It would let a worker without data take part in
-    DDP's own exchange, but not in gradwire's. A bound method is copied, and saved, as the
-    copy's own."""
-    def join_hook(self: Any, **options: Any) -> Any:
-        switch = _switches.get(self)
-        if switch is not None and switch.handle is not None:
-            raise RuntimeError("model.join() cannot be used with gradwire, which needs "
-                               "every worker in every step; give all workers the same "
-                               "number of batches, or call detach() first")
-        return type(self).join_hook(self, **options)
-
-    model.join_hook = types.MethodType(join_hook, model)  # type: ignore[method-assign]
-
-
-def _allow_join(model: DistributedDataParallel) -> None:
-    model.__dict__.pop("join_hook", None)
-
-
-# ---- attach --------------------------------------------------------------------
-
-
-def attach(model: DistributedDataParallel, spec: str,
+def attach(model: torch.nn.Module, spec: str,
            optimizer: Optional[torch.optim.Optimizer] = None, *,
+           group: Any = None, mesh: Any = None, comm: Optional[Comm] = None,
            momentum: str = "auto", nonfinite: str = "stop", seed: int = 0,
+           find_unused_parameters: bool = False,
            timeout: float = 60.0, address: Optional[str] = None,
-           link: Optional[str] = None) -> Handle:
-    """Makes `model` exchange gradients or models as `spec` describes. All workers of its
-    process group call it together, before the first step. Returns a Handle.
+           link: Optional[str] = None, log: Optional[str] = None) -> Handle:
+    """Makes `model` exchange gradients or models as `spec` describes. All workers call it
+    together, before the first step. Returns a Handle.
 
+    model      A DistributedDataParallel model, or any other module, which needs no wrapper:
+               it begins with worker 0's parameters, and backward() leaves averages in its
+               gradients, as with DDP. Both may be compiled by torch.compile(). Or a model
+               that fully_shard() has sharded over the workers of one replica.
     optimizer  Always pass it: attach() then adapts the spec to it (gradwire.advise()). It is
                required by nonfinite="skip" and by specs that exchange models
-               (gradwire.needs_optimizer() tells which); its step() is wrapped.
-    momentum   "auto" follows that advice; "off" uses the spec unchanged.
+               (gradwire.needs_optimizer() tells which).
+    group      The process group of a module without DDP; by default all workers of
+               torch.distributed.
+    mesh       The same as a DeviceMesh of one dimension, such as mesh["replicate"]. A model
+               of fully_shard() needs it: these are the workers with the same shards.
+    comm       A connection of gradwire's own (gradwire.rendezvous(), LocalGroup) in place of
+               a process group, for a module without DDP. torch.distributed is not needed
+               then. It stays open after detach().
+    momentum   "auto" follows the advice; "off" uses the spec unchanged.
     nonfinite  What to do about NaN or infinity in a gradient: "stop" raises on every worker,
                "skip" skips the step on every worker, "ignore" does not check.
     seed       The seed of stochastic rounding, the same on every worker.
+    find_unused_parameters
+               For a module without DDP that uses some parameters only in some steps: workers
+               tell each other in every step which ones they have used.
     timeout    After so many seconds without an answer, a worker counts as dead.
     address    The address by which other hosts reach this one, if gradwire guesses wrong.
-    link       Emulates a network such as "100mbit,1ms", for workers on one machine."""
-    _check_model(model)
-    group = model.process_group
-    agreement = Agreement(group, _device(model))
+    link       Emulates a network such as "100mbit,1ms", for workers on one machine.
+    log        A directory for the figures of this run, which `gradwire report` shows; worker
+               0 writes it. handle.record(loss=...) adds what gradwire does not see."""
+    optimizer = bare(optimizer)
+    carrier = _carrier(model, _group(group, mesh, comm), comm, find_unused_parameters)
+    agreement = _agreement(carrier, comm)
     with agreement:
         check_spec(spec)
-        _check_use(model, spec, optimizer, nonfinite)
-        made = plan(spec, optimizer, agreement.workers, momentum, _parameters(model))
+        _check_use(carrier, spec, optimizer, nonfinite)
+        made = plan(spec, optimizer, agreement.workers, momentum, carrier.parameters())
+        if comm is not None and link is not None:
+            raise ValueError("link= emulates a network for connections that attach() makes; "
+                             "call comm.link() instead")
     agreement.raise_on_all()
-    comm = connect(agreement.rank, agreement.workers, agreement.exchange, timeout=timeout,
-                   address=address)
-    try:
-        names = _parameters(model)
-        with agreement.telling(comm):
+    with _connected(agreement, comm, timeout, address) as line:
+        names = carrier.parameters()
+        with agreement.telling(line):
             if link is not None:
-                comm.link(link)
-        sync = Sync([(name, tuple(p.shape)) for name, p in names.items()], made.spec, comm,
-                    nonfinite=nonfinite, seed=seed)
-        with agreement.telling(comm):
-            _register_hook(model, group)
-            exchange = Exchange(sync, names, made.moved)
+                line.link(link)
+        sync = Sync([(name, tuple(local(p.detach()).shape)) for name, p in names.items()],
+                    made.spec, line, nonfinite=nonfinite, seed=seed)
+        with agreement.telling(line):
+            exchange = carrier.make_exchange(sync, names, made.moved)
         if needs_optimizer(made.spec):
             exchange.start()
         if made.moved is not None:
             made.moved.hand_over(sync)
-        comm.barrier()
-    except BaseException:
-        comm.close()
-        raise
-    if comm.rank == 0:
+        line.barrier()
+    if line.rank == 0:
         _tell(made)
-    stepper = None if optimizer is None else Stepper(optimizer, exchange, made.moved)
-    handle = Handle(model, sync, exchange, spec, stepper, made.moved)
-    _switches[model].handle = handle
-    _refuse_join(model)
+    handle = Handle(carrier, sync, exchange, spec, owns_comm=comm is None)
+    handle._follow(optimizer, made.moved)
+    if log is not None and line.rank == 0:
+        about = about_of(sync, spec, carrier.module, optimizer, seed)
+        handle._write_log(RunLog(log, handle, about))
     return handle
 
 
@@ -272,22 +111,75 @@ def _tell(plan: Plan) -> None:
         warnings.warn(plan.warning, stacklevel=4)
 
 
-def _check_model(model: Any) -> None:
-    if not isinstance(model, DistributedDataParallel):
-        raise ValueError("attach() needs a DistributedDataParallel model, not "
-                         f"{type(model).__name__}")
-    if not dist.is_initialized():
-        raise RuntimeError("there is no process group; call "
-                           "torch.distributed.init_process_group() first")
-    switch = _switches.get(model)
-    if switch is not None and switch.handle is not None:
+# ---- whom it is for ------------------------------------------------------------
+
+
+def _carrier(model: Any, group: Any, comm: Optional[Comm], find_unused: bool) -> Carrier:
+    """The carrier for this kind of model. What is wrong here is wrong on every worker."""
+    if not isinstance(model, torch.nn.Module):
+        raise ValueError(f"attach() needs a torch.nn.Module, not {type(model).__name__}")
+    model = look_through(model)
+    refuse(model)
+    if model in attached:
         raise RuntimeError("gradwire is already attached to this model; call detach() of "
                            "its handle first")
+    if comm is None and not (dist.is_available() and dist.is_initialized()):
+        raise RuntimeError("there is no process group; call "
+                           "torch.distributed.init_process_group() first, or give attach() "
+                           "a comm")
+    if is_sharded(model):
+        if comm is not None:
+            raise ValueError("a model of fully_shard() needs mesh=, not comm=")
+        return Sharded(model, group, find_unused)
+    if not isinstance(model, DistributedDataParallel):
+        return Plain(model, group, find_unused)
+    if comm is not None or group is not None:
+        raise ValueError("a DistributedDataParallel model has its own process group; give "
+                         "attach() the module inside it to use another one or a comm")
+    if find_unused:
+        raise ValueError("give find_unused_parameters to DistributedDataParallel itself")
+    return DDP(model)
 
 
-def _check_use(model: DistributedDataParallel, spec: str, optimizer: Any,
-               nonfinite: str) -> None:
-    devices = {p.device.type for p in _parameters(model).values()}
+def _group(group: Any, mesh: Any, comm: Optional[Comm]) -> Any:
+    """The process group that was given, in whichever way."""
+    if sum(given is not None for given in (group, mesh, comm)) > 1:
+        raise ValueError("give attach() only one of group=, mesh= and comm=")
+    if mesh is None:
+        return group
+    if mesh.ndim != 1:
+        raise ValueError(f"mesh= has {mesh.ndim} dimensions; give one of them, such as "
+                         "mesh[\"replicate\"]")
+    return mesh.get_group()
+
+
+def _agreement(carrier: Carrier, comm: Optional[Comm]) -> Agreement:
+    if comm is not None:
+        return CommAgreement(comm)
+    device = next((p.device for p in carrier.model.parameters()), torch.device("cpu"))
+    return GroupAgreement(carrier.group(), device)
+
+
+@contextlib.contextmanager
+def _connected(agreement: Agreement, comm: Optional[Comm], timeout: float,
+               address: Optional[str]) -> Iterator[Comm]:
+    """The comm to use. One that was made here is closed if something goes wrong."""
+    line = comm if comm is not None else connect(
+        agreement.rank, agreement.workers, agreement.exchange, timeout=timeout,
+        address=address)
+    try:
+        yield line
+    except BaseException:
+        if comm is None:
+            line.close()
+        raise
+
+
+def _check_use(carrier: Carrier, spec: str, optimizer: Any, nonfinite: str) -> None:
+    parameters = carrier.parameters()
+    devices = {p.device.type for p in parameters.values()}
+    if not parameters:
+        raise ValueError("the model has no parameters to train")
     if len(devices) > 1:
         raise ValueError("the parameters are on " + " and ".join(sorted(devices)) +
                          "; gradwire needs the whole model on one device")
@@ -303,53 +195,13 @@ def _check_use(model: DistributedDataParallel, spec: str, optimizer: Any,
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise ValueError("the optimizer must be a torch.optim.Optimizer, not "
                          f"{type(optimizer).__name__}")
-    for name, module in model.module.named_modules():
-        if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.sparse:
-            raise ValueError(f"'{name}' has sparse gradients, which DDP does not pass to "
-                             "hooks; create it without sparse=True")
+    if optimizer is not None:
+        _check_optimizer(optimizer, {id(p) for p in parameters.values()})
+    carrier.check(spec, nonfinite)
 
 
-def _parameters(model: DistributedDataParallel) -> Dict[str, torch.nn.Parameter]:
-    """Returns the parameters that DDP exchanges, by name."""
-    ignored = getattr(model, "parameters_to_ignore", ())
-    return {name: p for name, p in model.module.named_parameters()
-            if p.requires_grad and name not in ignored}
-
-
-def _register_hook(model: DistributedDataParallel, group: Any) -> None:
-    """Registers the hook, once for each model."""
-    if model in _switches:
-        return
-    switch = _Switch(group)
-    try:
-        model.register_comm_hook(switch, _hook)
-    except RuntimeError as error:
-        raise RuntimeError("this model already has a communication hook, and DDP accepts "
-                           f"only one; attach gradwire instead of it ({error})") from None
-    _switches[model] = switch
-
-
-def _device(model: DistributedDataParallel) -> Any:
-    return next((p.device for p in model.parameters()), torch.device("cpu"))
-
-
-# ---- states --------------------------------------------------------------------
-
-
-def _order_of(state: Mapping[str, Any], sync: Sync) -> List[str]:
-    """Returns the order of the tensors in a saved state, or [] if the state is not one of
-    this model."""
-    order = list(state["order"])
-    return order if sorted(order) == sorted(part.name for part in sync.parts) else []
-
-
-def _to_torch(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _to_torch(v) for k, v in value.items()}
-    return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
-
-
-def _to_numpy(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {k: _to_numpy(v) for k, v in value.items()}
-    return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value
+def _check_optimizer(optimizer: torch.optim.Optimizer, exchanged: Any) -> None:
+    held = [p for group in optimizer.param_groups for p in group["params"]]
+    if not any(id(p) in exchanged for p in held):
+        raise ValueError("the optimizer has none of this model's parameters; pass the "
+                         "optimizer that trains it")

@@ -200,6 +200,30 @@ def test_interrupted():
     assert all(seconds(text) < SOON for text in said), said
 
 
+def test_ports():
+    """GRADWIRE_PORT says at which ports workers listen, for those who have a firewall."""
+    def join(table, rank):
+        return gradwire.connect(rank, 3, lambda mine: table.exchange(rank, mine),
+                                address="127.0.0.1")
+
+    first, table = free_port(), Table(3)
+    try:
+        os.environ["GRADWIRE_PORT"] = f"{first}-{first + 40}"
+        assert len(set(on_threads(3, averages, lambda rank: join(table, rank)))) == 1
+        ports = {table.where(rank)[1] for rank in range(3)}
+        assert len(ports) == 3 and all(first <= p <= first + 40 for p in ports), ports
+        with socket.create_server(("", 0)) as taken:
+            os.environ["GRADWIRE_PORT"] = str(taken.getsockname()[1])
+            raises(gradwire.GradwireError, "can be used on host",
+                   lambda: gradwire.connect(0, 1, lambda mine: [mine]))
+        for wrong in ("http", "1-", "9-8", "0", "65000-65536", "-5"):
+            os.environ["GRADWIRE_PORT"] = wrong
+            raises(ValueError, f"GRADWIRE_PORT={wrong} is no port",
+                   lambda: gradwire.connect(0, 1, lambda mine: [mine]))
+    finally:
+        del os.environ["GRADWIRE_PORT"]
+
+
 def test_wrong_exchange():
     raises(ValueError, "1 records, expected 2",
            lambda: gradwire.connect(0, 2, lambda mine: [mine], address="127.0.0.1"))

@@ -4,6 +4,7 @@
 is five lines."""
 import difflib
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -11,43 +12,16 @@ import tempfile
 from torch_crew import skip_without
 
 skip_without("numpy", "torch")
-import numpy as np
+import torch_example
 
 EXAMPLES = os.path.join(os.environ["GRADWIRE_SOURCE"], "python", "examples")
 
 
-def write_idx(path, array):
-    with open(path, "wb") as f:
-        f.write(bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes())
-        f.write(array.tobytes())
-
-
-def make_data(directory):
-    """Images that are bright in the tenth that their label says."""
-    rng = np.random.default_rng(1)
-    for part, n in (("train", 640), ("t10k", 300)):
-        labels = rng.integers(0, 10, n).astype(np.uint8)
-        images = rng.integers(0, 60, (n, 28, 28)).astype(np.uint8)
-        for image, label in zip(images, labels):
-            image.reshape(-1)[78 * label:78 * label + 78] += 150
-        write_idx(os.path.join(directory, f"{part}-images-idx3-ubyte"), images)
-        write_idx(os.path.join(directory, f"{part}-labels-idx1-ubyte"), labels)
-
-
 def run(script, data, *arguments):
-    """What the script prints. Redirecting is what lets the torchrun of PyTorch 1.13 run
-    on Python 3.11; the port is any that is free."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2",
-               "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0",
-               "--redirects", "1", "--tee", "1", "--log_dir", data,
-               os.path.join(EXAMPLES, script), "--data-dir", data, "--epochs", "2",
-               "--batch", "16", *arguments]
-    env = dict(os.environ, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
-    out = subprocess.run(command, env=env, stdout=subprocess.PIPE,
-                         stderr=subprocess.STDOUT, text=True)
-    print(out.stdout)
-    assert out.returncode == 0, f"{script} ended with {out.returncode}"
-    return float(out.stdout.split("accuracy ")[1].split()[0])
+    """How good the model is that the script has trained."""
+    out = torch_example.run(os.path.join(EXAMPLES, script), 2, data, "--data-dir", data,
+                            "--epochs", "2", "--batch", "16", *arguments)
+    return float(out.split("accuracy ")[1].split()[0])
 
 
 def code_of(script):
@@ -64,13 +38,35 @@ def test_five_lines():
 
 def test_they_run():
     with tempfile.TemporaryDirectory() as data:
-        make_data(data)
+        torch_example.make_images(data)
         plain = run("plain_ddp.py", data)
         assert plain > 0.9, plain
         sparse = run("mnist_ddp.py", data, "--sync", "gtopk:0.1")
         assert sparse > 0.9, sparse
+        alone = run("plain_module.py", data, "--sync", "gtopk:0.1", "--accumulate", "2",
+                    "--lr", "0.2")
+        assert alone > 0.9, alone
+
+
+def test_without_torch_distributed():
+    """Two processes that meet at a port."""
+    with tempfile.TemporaryDirectory() as data, socket.socket() as finder:
+        torch_example.make_images(data)
+        finder.bind(("127.0.0.1", 0))
+        where = f"127.0.0.1:{finder.getsockname()[1]}"
+        finder.close()
+        command = [sys.executable, os.path.join(EXAMPLES, "plain_module.py"), "--data-dir",
+                   data, "--meet", where, "--batch", "16", "--epochs", "2"]
+        workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(
+            os.environ, RANK=str(r), WORLD_SIZE="2", GRADWIRE_SECRET="not so secret",
+            OMP_NUM_THREADS="1")) for r in range(2)]
+        said = [w.communicate()[0] for w in workers]
+        print(said[0])
+        assert [w.returncode for w in workers] == [0, 0]
+        assert float(said[0].split("accuracy ")[1]) > 0.9
 
 
 if __name__ == "__main__":
     test_five_lines()
     test_they_run()
+    test_without_torch_distributed()

@@ -42,8 +42,11 @@ def wrong_use(rank, workers):
     attach = gradwire.attach
     model = ddp()
     sgd = torch.optim.SGD(model.parameters(), lr=0.1)
-    raises(ValueError, "needs a DistributedDataParallel model, not Sequential",
-           lambda: attach(net(), "dense"))
+    raises(ValueError, "needs a torch.nn.Module, not list", lambda: attach([net()], "dense"))
+    raises(ValueError, "nn.DataParallel", lambda: attach(nn.DataParallel(net()), "dense"))
+    raises(ValueError, "has its own process group", lambda: attach(model, "dense", group=dist.group.WORLD))
+    raises(ValueError, "none of this model's parameters", lambda: attach(
+        model, "dense", torch.optim.SGD(net().parameters(), lr=0.1)))
     raises(ValueError, "gtopk", lambda: attach(model, "gtopkk:0.1"))
     raises(ValueError, "density", lambda: attach(model, "gtopk:7"))
     raises(TypeError, "spec must be a string", lambda: attach(model, 5))

@@ -4,6 +4,7 @@
 are done by the sync, and are exactly SGD's where everything is sent; others exchange the
 changes that they make."""
 import contextlib
+import copy
 import io
 import os
 import tempfile
@@ -198,7 +199,8 @@ def resumes(rank, workers):
             again = Run(rank, spec, kind, attach=attach_first, lr=RATE, **values)
             schedule = schedule_of(again)
             again.model.module.load_state_dict(saved["model"])
-            again.optimizer.load_state_dict(saved["optimizer"])
+            # PyTorch 2 keeps the tensors that it is given.
+            again.optimizer.load_state_dict(copy.deepcopy(saved["optimizer"]))
             schedule.load_state_dict(saved["schedule"])
             if not attach_first:  # the momentum is that of step 5 now
                 again.attach(spec)

@@ -3,7 +3,6 @@
 """python/examples/translate.py: BLEU, batches, training on a toy corpus, what it says when
 something is wrong. A toy translation replaces every word by its partner."""
 import contextlib
-import gzip
 import io
 import math
 import os
@@ -13,6 +12,7 @@ import sys
 import tempfile
 
 import torch_crew
+import torch_example
 
 torch_crew.skip_without("numpy", "torch")
 EXAMPLES = os.path.join(os.environ["GRADWIRE_SOURCE"], "python", "examples")
@@ -26,20 +26,8 @@ if torch_crew.is_worker():  # the others need neither, and both take a while to 
     import gradwire
     import translate
 
-WORDS = "red green blue one two three house tree cat dog".split()
-TEST = "test_2016_flickr"
 SMALL = ("--embedding", "24", "--hidden", "24", "--batch", "16", "--lr", "0.01", "--longest",
          "8", "--least", "1")
-
-
-def make_corpus(directory, train=400, test=40):
-    rng = random.Random(1)
-    for part, n, opener, end in (("train", train, gzip.open, ".gz"), (TEST, test, open, "")):
-        lines = [rng.choices(WORDS, k=rng.randint(2, 6)) for _ in range(n)]
-        with opener(os.path.join(directory, f"{part}.en{end}"), "wt") as f:
-            f.writelines(" ".join(words) + "\n" for words in lines)
-        with opener(os.path.join(directory, f"{part}.de{end}"), "wt") as f:
-            f.writelines(" ".join(w[::-1] for w in words) + "\n" for words in lines)
 
 
 # ---- without workers -----------------------------------------------------------
@@ -207,7 +195,7 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         corpora(directory)
         ends_early(directory)
-        make_corpus(directory)
+        torch_example.make_corpus(directory)
         os.environ["TOY_CORPUS"] = directory
         torch_crew.main([], [2])
 

@@ -24,6 +24,21 @@ def skip_without(*modules):
             sys.exit(77)
 
 
+def skip_without_torch2(*modules):
+    """For tests of what only PyTorch 2 has, and of packages that need it."""
+    skip_without("numpy", "torch", *modules)
+    skip_before("2.0")
+
+
+def skip_before(version):
+    """For what PyTorch has only since that version."""
+    import torch
+    have = tuple(int(n) for n in torch.__version__.split(".")[:2])
+    if have < tuple(int(n) for n in version.split(".")):
+        print(f"skipped: PyTorch {torch.__version__} is older than {version}")
+        sys.exit(77)
+
+
 def environment(rank, workers, directory):
     return dict(os.environ, RANK=str(rank), WORLD_SIZE=str(workers),
                 LOCAL_RANK=str(rank), CREW_DIRECTORY=directory, OMP_NUM_THREADS="1",

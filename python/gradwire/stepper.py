@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The optimizer's step with what must happen around it.
+
+PyTorch 2 has hooks for that; with earlier versions step() is wrapped. A step that must
+be left out finds no gradients, which every optimizer takes for nothing to do; they are
+put back afterwards.
+"""
+from __future__ import annotations
+
+import contextlib
+import types
+import weakref
+from typing import Any, Callable, Iterator, List, Optional, Tuple
+
+import torch
+
+from .optimizer import Moved
+
+
+@contextlib.contextmanager
+def _decay_for(optimizer: torch.optim.Optimizer, scale: float) -> Iterator[None]:
+    """The sync multiplies the changes of models by that scale. AdamW applies weight decay
+    to the weights directly, which must not become stronger by it."""
+    groups = optimizer.param_groups if isinstance(optimizer, torch.optim.AdamW) else []
+    held = [group["weight_decay"] for group in groups]
+    try:
+        for group in groups:
+            group["weight_decay"] = group["weight_decay"] / scale
+        yield
+    finally:
+        for group, decay in zip(groups, held):
+            group["weight_decay"] = decay
+
+
+@contextlib.contextmanager
+def _without_gradients(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    held: List[Tuple[Any, Any]] = [(p, p.grad) for group in optimizer.param_groups
+                                   for p in group["params"]]
+    try:
+        for p, _ in held:
+            p.grad = None
+        yield
+    finally:
+        for p, gradient in held:
+            p.grad = gradient
+
+
+class Stepper:
+    """Follows the steps of one optimizer until undo()."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, exchange: Any,
+                 moved: Optional[Moved]):
+        self._optimizer = weakref.ref(optimizer)
+        self._exchange = exchange
+        self._moved = moved
+        self._during = contextlib.ExitStack()  # what holds only while a step runs
+        self._active = True
+        self._hooks: List[Any] = []
+        if hasattr(optimizer, "register_step_pre_hook"):
+            self._hook(optimizer)
+        else:
+            self._wrap(optimizer)
+
+    # ---- around a step ---------------------------------------------------------
+
+    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> Tuple[Any, Any]:
+        """Returns the arguments for the step. One with a closure makes its gradients
+        only then."""
+        self._during.close()  # of a step that failed
+        closure = args[0] if args else kwargs.get("closure")
+        if closure is not None:
+            wrapped = self._closure(optimizer, closure)
+            args, kwargs = ((wrapped, *args[1:]), kwargs) if args else (
+                args, dict(kwargs, closure=wrapped))
+        else:
+            self._exchange.before_step()
+            self._exchange.look()
+            self._with_gradients(optimizer)
+        if self._moved is not None:
+            self._during.enter_context(self._moved.left_out())
+        return args, kwargs
+
+    def _closure(self, optimizer: Any, closure: Callable[[], Any]) -> Callable[[], Any]:
+        def evaluate() -> Any:
+            loss = closure()
+            self._exchange.before_step()
+            self._with_gradients(optimizer)
+            return loss
+
+        return evaluate
+
+    def _with_gradients(self, optimizer: Any) -> None:
+        """The exchange knows only now what becomes of this step."""
+        if self._exchange.skip_step():
+            self._during.enter_context(_without_gradients(optimizer))
+        if self._moved is None:
+            self._during.enter_context(_decay_for(optimizer, self._exchange.sync.scale))
+
+    def _after(self, optimizer: Any) -> None:
+        self._during.close()
+        self._exchange.model_step(float(optimizer.param_groups[0].get("lr", 0)))
+
+    # ---- how it is told of them ------------------------------------------------
+
+    def _hook(self, optimizer: Any) -> None:
+        def before(optimizer: Any, args: Any, kwargs: Any) -> Any:
+            args, kwargs = self._before(optimizer, args[1:], kwargs)
+            return (optimizer, *args), kwargs  # PyTorch counts the optimizer among them
+
+        self._hooks = [
+            optimizer.register_step_pre_hook(before),
+            optimizer.register_step_post_hook(lambda o, args, kwargs: self._after(o))]
+        if hasattr(optimizer, "register_state_dict_pre_hook"):  # after a step that failed
+            self._hooks.append(optimizer.register_state_dict_pre_hook(
+                lambda _: self._during.close()))
+
+    def _wrap(self, optimizer: Any) -> None:
+        own = optimizer.__dict__.get("step")
+        inner = optimizer.step
+        outer = self
+
+        def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not outer._active:
+                return inner(*args, **kwargs)
+            args, kwargs = outer._before(self, args, kwargs)
+            with outer._during:
+                result = inner(*args, **kwargs)
+            outer._after(self)
+            return result
+
+        # Schedulers look for marks on the step, and want a bound method.
+        step.__dict__.update(getattr(inner, "__dict__", {}))
+        self._own, self._bound = own, types.MethodType(step, optimizer)
+        optimizer.step = self._bound
+
+    def undo(self) -> None:
+        self._active = False
+        self._during.close()
+        for hook in self._hooks:
+            hook.remove()
+        optimizer = self._optimizer()
+        if self._hooks or optimizer is None or (
+                optimizer.__dict__.get("step") is not self._bound):
+            return  # somebody wrapped it further: it stays, and does nothing
+        if self._own is None:
+            del optimizer.__dict__["step"]
+        else:
+            optimizer.step = self._own  # type: ignore[method-assign]
