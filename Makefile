@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 60
 export CMAKE_GENERATOR ?= $(if $(shell command -v ninja 2>/dev/null),Ninja,Unix Makefiles)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: all run test test-mpich bench fuzz results install uninstall dist deb deb-test format clean help
+.PHONY: all run test test-torch test-mpich bench fuzz results install uninstall wheel dist deb deb-test format clean help
 .PHONY: setup-run setup-test setup-mpich setup-deb
 
 all: ## build the library and the command into build/
@@ -20,6 +20,9 @@ run: setup-run ## install what is missing, build, and compare methods (minutes)
 
 test: setup-test ## install what is missing and run every check (about a quarter of an hour)
 	@scripts/test
+
+test-torch: setup-test ## run the Python checks and examples with a recent PyTorch, in a virtual environment
+	@scripts/test-torch
 
 test-mpich: setup-mpich ## run the checks that need MPI with MPICH in place of Open MPI
 	@cmake -S . -B build/mpich -DGRADWIRE_WERROR=ON -DMPI_C_COMPILER=mpicc.mpich \
@@ -41,6 +44,9 @@ install: all ## install to PREFIX (default /usr/local), under DESTDIR if set
 
 uninstall: ## remove what make install has installed last, under DESTDIR if set
 	@DESTDIR="$(DESTDIR)" scripts/uninstall build
+
+wheel: setup-run ## build a wheel for every Python in build/wheel
+	@scripts/wheel
 
 dist: ## pack the last commit as build/dist/gradwire-VERSION.tar.gz
 	@scripts/dist

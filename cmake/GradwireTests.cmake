@@ -5,21 +5,26 @@
 #   test_*.c          one cmocka executable; sees inside the library
 #   test_train_*.c    the same, with the trainer
 #   test_command_*.c  the same, with the trainer and the headers of the command
+#   test_group_*.c    the same as the first, with libgradwire-group
 #   test_*.sh, .py    run the command; GRADWIRE, GRADWIRE_SOURCE and GRADWIRE_BUILD
 #                     are set, exit status 77 means "skipped"
 #   support*.c        helpers linked into every cmocka executable
 #   *_driver.c        used by scripts, like capture_*.c; twin_driver.c is built here, with
 #                     the trainer
 #
-# Labels, for choosing what to run: lib, train, script, python, example, install, mpi,
-# page for what needs a browser, and slow for every name that contains "_slow":
-# those are left to be run by name (ctest -L slow).
+# Labels, for choosing what to run: lib, train, script, python, binding (tests/python and
+# python/examples), example, install, mpi, page for what needs a browser, and slow for
+# every name that contains "_slow": those are left to be run by name (ctest -L slow).
 file(GLOB test_sources CONFIGURE_DEPENDS tests/*/test_*.c)
 file(GLOB support_sources CONFIGURE_DEPENDS tests/*/support*.c)
 file(GLOB test_scripts CONFIGURE_DEPENDS tests/*/test_*.sh tests/*/test_*.py)
 file(GLOB example_sources CONFIGURE_DEPENDS examples/*.c)
 # Those that need mpirun are in GradwireMpiTests.cmake.
 list(FILTER example_sources EXCLUDE REGEX "_mpi\\.c$")
+
+# Debian's packages belong to Debian's Python, whatever comes first in PATH.
+set(GRADWIRE_PYTHON /usr/bin/python3 CACHE FILEPATH "The Python that runs tests")
+option(GRADWIRE_PYTHON_EXAMPLES "Run every example of python/examples as a test" OFF)
 
 find_path(CMOCKA_INCLUDE_DIR cmocka.h)
 find_library(CMOCKA_LIBRARY cmocka)
@@ -47,7 +52,7 @@ function(gradwire_test_properties name)
     set_tests_properties(${name} PROPERTIES TIMEOUT 1200)
   endif()
   # They start several ranks, on several hosts: the cores are their own meanwhile.
-  if(name MATCHES "^test_(cluster|mpi)")
+  if(name MATCHES "^test_(cluster|mpi|python_two_pcs)")
     set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
   endif()
 endfunction()
@@ -61,6 +66,9 @@ function(gradwire_cmocka_test source)
     endif()
     set(label train)
   endif()
+  if(name MATCHES "^test_group_" AND NOT TARGET gradwire_group_static)
+    return()
+  endif()
   gradwire_executable(${name} tests ${source})
   if(TARGET test_support)
     target_link_libraries(${name} PRIVATE test_support)
@@ -73,6 +81,9 @@ function(gradwire_cmocka_test source)
   if(name MATCHES "^test_command_")
     target_include_directories(${name} PRIVATE cli)
   endif()
+  if(name MATCHES "^test_group_")
+    target_link_libraries(${name} PRIVATE gradwire_group_static)
+  endif()
   target_link_libraries(${name} PRIVATE gradwire_static ${CMOCKA_LIBRARY})
   add_test(NAME ${name} COMMAND ${name})
   gradwire_test_properties(${name} ${label})
@@ -84,12 +95,15 @@ function(gradwire_script_test script)
   set(command bash ${script})
   set(labels script)
   if(extension STREQUAL ".py")
-    set(command /usr/bin/python3 ${script})
+    set(command ${GRADWIRE_PYTHON} ${script})
     # Python itself is not built with sanitizers, and the stages with them leave it out;
     # but the hostile peer loads the address sanitizer for its workers.
     if(NOT (name STREQUAL "test_hostile_peer" AND GRADWIRE_SANITIZE MATCHES "address"))
       list(APPEND labels python)
     endif()
+  endif()
+  if(script MATCHES "/tests/python/")
+    list(APPEND labels binding)
   endif()
   if(name MATCHES "_page$")
     list(APPEND labels page)
@@ -99,10 +113,29 @@ function(gradwire_script_test script)
   elseif(NOT TARGET gradwire_cli)
     return()
   endif()
-  add_test(NAME ${name} COMMAND ${command} WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+  gradwire_add_script(${name} "${labels}" ${command})
+endfunction()
+
+# A test that runs a command in the build directory and is told where things are.
+function(gradwire_add_script name labels)
+  add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
   gradwire_test_properties(${name} ${labels})
   set_tests_properties(${name} PROPERTIES ENVIRONMENT
     "GRADWIRE=${PROJECT_BINARY_DIR}/gradwire;GRADWIRE_SOURCE=${PROJECT_SOURCE_DIR};GRADWIRE_BUILD=${PROJECT_BINARY_DIR};PYTHONPATH=${PROJECT_SOURCE_DIR}/python:${PROJECT_SOURCE_DIR}/tests/support")
+endfunction()
+
+# An example for PyTorch, on 2 and on 4 processes: a file that says at its top how it is
+# started. Those that say nothing are modules of the others.
+function(gradwire_python_example script)
+  file(READ ${script} text)
+  if(NOT text MATCHES "\n    (torchrun|accelerate|python3?) ")
+    return()
+  endif()
+  cmake_path(GET script STEM name)
+  foreach(workers 2 4)
+    gradwire_add_script(example_${name}_${workers} "python;binding" ${GRADWIRE_PYTHON}
+      ${PROJECT_SOURCE_DIR}/tests/support/torch_example.py ${script} ${workers})
+  endforeach()
 endfunction()
 
 # Examples link the shared library: they show that it exports what they need.
@@ -134,6 +167,12 @@ endif()
 foreach(script ${test_scripts})
   gradwire_script_test(${script})
 endforeach()
+if(GRADWIRE_PYTHON_EXAMPLES)
+  file(GLOB python_examples CONFIGURE_DEPENDS python/examples/*.py)
+  foreach(script ${python_examples})
+    gradwire_python_example(${script})
+  endforeach()
+endif()
 foreach(source ${example_sources})
   gradwire_example(${source})
 endforeach()

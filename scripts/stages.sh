@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs checks stage by stage and counts them, for the scripts that source this file in the
+# top folder of the project: they call `stage NAME COMMAND...` as often as they like, and
+# `closing_line` at the end. Arguments of such a script name the stages to run.
+#
+# Each test that ctest runs counts as one, and so does each other stage. Logs are
+# in build/logs; what failed is also shown at once.
+
+cores=$(nproc)
+export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$cores}
+export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-$cores}
+if [ -z "${CMAKE_GENERATOR:-}" ] && command -v ninja >/dev/null; then
+    export CMAKE_GENERATOR=Ninja
+fi
+logs=$PWD/build/logs
+mkdir -p "$logs"
+
+chosen=("$@")
+passed=0
+failed=0
+skipped=0
+
+# Prints the attribute ("tests", "failures", "skipped") of a ctest result file.
+count_of() {
+    sed -n "s/.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p" "$2" | head -n 1
+}
+
+# Adds up a stage: by its result file if ctest wrote one, otherwise as one check,
+# skipped if the status is 77.
+# A stage that failed without a failed test, for instance while building, is one
+# failure more.
+tally() {
+    local status=$1 results=$2 all=0 bad=0 idle=0
+
+    if [ -s "$results" ]; then
+        all=$(count_of tests "$results")
+        bad=$(count_of failures "$results")
+        idle=$(($(count_of skipped "$results") + $(count_of disabled "$results")))
+    elif [ "$status" -eq 0 ]; then
+        all=1
+    elif [ "$status" -eq 77 ]; then
+        all=1
+        idle=1
+    fi
+    if [ "$status" -ne 0 ] && [ "$status" -ne 77 ] && [ "$bad" -eq 0 ]; then
+        all=$((all + 1))
+        bad=1
+    fi
+    passed=$((passed + all - bad - idle))
+    failed=$((failed + bad))
+    skipped=$((skipped + idle))
+    counts="$((all - bad - idle)) passed, $bad failed"
+    if [ "$idle" -gt 0 ]; then counts+=", $idle skipped"; fi
+}
+
+# stage NAME COMMAND...: runs it with its output in a log, prints one line.
+stage() {
+    local name=$1 begin=$SECONDS status=0
+    shift
+    if [ ${#chosen[@]} -gt 0 ] && [[ " ${chosen[*]} " != *" $name "* ]]; then
+        return
+    fi
+    results=$logs/$name.xml
+    rm -f "$results"
+    ("$@") >"$logs/$name.log" 2>&1 </dev/null || status=$?
+    tally "$status" "$results"
+    printf '%-14s %4d s   %s\n' "$name" $((SECONDS - begin)) "$counts"
+    if [ "$status" -ne 0 ] && [ "$status" -ne 77 ]; then
+        tail -n 60 "$logs/$name.log" | sed 's/^/    /'
+        echo "    (full log: build/logs/$name.log)"
+    fi
+}
+
+# Prints the sum of all stages; fails if a check failed or none passed.
+closing_line() {
+    if [ "$skipped" -gt 0 ]; then
+        echo "$passed passed, $failed failed, $skipped skipped"
+    else
+        echo "$passed passed, $failed failed"
+    fi
+    [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+}
