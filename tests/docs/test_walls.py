@@ -12,7 +12,7 @@ from support_checks import check, finish
 
 ROOT = os.environ["GRADWIRE_SOURCE"]
 # Where the compiler looks, as the build files have it; a file's own folder comes first.
-INCLUDE_PATHS = ["include", "src", "train", "cli", "bench", "mpi", "sim"]
+INCLUDE_PATHS = ["include", "src", "train", "cli", "bench", "mpi", "group", "sim"]
 FILES_MOST = 35
 
 
