@@ -10,9 +10,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* A terminal that does not know its size, or says something absurd, is taken for one of
- * the usual width. */
-enum { USUAL = 80, NARROWEST = 20 };
+/* A terminal that says something absurd is taken for one of this width. */
+enum { NARROWEST = 20 };
 
 int gwc_columns(FILE *to)
 {
@@ -21,8 +20,10 @@ int gwc_columns(FILE *to)
 
     if (fd < 0 || !isatty(fd))
         return 0;
+    /* mpirun gives its ranks terminals without a size, and prints what they get to
+     * wherever its own output goes. */
     if (ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
-        return USUAL;
+        return 0;
     return size.ws_col < NARROWEST ? NARROWEST : size.ws_col;
 }
 

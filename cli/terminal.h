@@ -9,7 +9,8 @@
 
 #include <stdio.h>
 
-/* The width of the terminal that the stream writes to; 0 if it is none. */
+/* The width of the terminal that the stream writes to; 0 if it is none, or one that
+ * does not know its size. */
 int gwc_columns(FILE *to);
 
 /* Draws one line on the terminal of standard error in place of the one that was drawn

@@ -30,7 +30,8 @@ def joined(crew, w, g):
 
 def enter(crew, w, g):
     """What worker w hands to the exchange."""
-    return joined(crew, w, clipped(crew, g)) if crew.spec.momentum > 0 else g
+    g = clipped(crew, g)
+    return joined(crew, w, g) if crew.spec.momentum > 0 else g
 
 
 def mask(crew, w, positions):

@@ -32,7 +32,7 @@ def explain_message(data):
 
 def explain_state(data):
     state = read_state(data)
-    held = ", ".join(name for name in VECTORS if state[name] is not None)
+    held = ", ".join(name for name in VECTORS.values() if state[name] is not None)
     return f"the state of '{state['spec']}' after step {state['step']}: {held or 'no vectors'}"
 
 
