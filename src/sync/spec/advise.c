@@ -64,14 +64,23 @@ static void add_option(char *text, size_t cap, const char *key, const char *valu
         memcpy(text, made, (size_t)len + 1);
 }
 
+/* How much of a text is before "+check", which comes last. */
+static size_t before_check(const char *text)
+{
+    const char *check = strstr(text, "+check");
+
+    return check != NULL ? (size_t)(check - text) : strlen(text);
+}
+
 /* Where entries lose on their way, one velocity for all wants them to stay where they
  * were merged. */
 static gw_status advise_momentum(const char *text, const gw_optimizer_info *opt,
                                  gw_advice *a)
 {
-    char changed[sizeof a->spec], stage[120];
+    char changed[sizeof a->spec], stage[sizeof a->spec];
 
-    snprintf(changed, sizeof changed, "%s", text);
+    size_t stages = before_check(text);
+    snprintf(changed, sizeof changed, "%.*s", (int)stages, text);
     if (strstr(text, "ladder") == NULL)
         add_option(changed, sizeof changed, "warmup", FIRST_STEPS);
     add_option(changed, sizeof changed, "putback", "keep");
@@ -80,6 +89,7 @@ static gw_status advise_momentum(const char *text, const gw_optimizer_info *opt,
     if (opt->dampening > 0)
         snprintf(stage + strlen(stage), sizeof stage - strlen(stage), ",dampening=%.9g",
                  opt->dampening);
+    snprintf(stage + strlen(stage), sizeof stage - strlen(stage), "%s", text + stages);
     GWI_TRY(compose(a, "", changed, stage));
     a->takes_momentum = 1;
     snprintf(a->reason, sizeof a->reason,
