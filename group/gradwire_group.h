@@ -74,9 +74,20 @@ GW_API int gw_group_due(gw_group *group);
 /* Returns the number of the current view; 0 before the first. */
 GW_API uint64_t gw_group_view(const gw_group *group);
 
-/* Tells the meeting how far this worker is, as one line that 'gradwire status' shows:
- * at most 200 printable characters. It does not wait. */
-GW_API void gw_group_report(gw_group *group, const char *line);
+/* How far a worker is. */
+typedef struct gw_group_progress {
+    size_t struct_size;  /* sizeof(gw_group_progress) */
+    uint64_t step;       /* steps that are done */
+    uint64_t steps;      /* of so many; 0: not known */
+    double loss;         /* the last one; NaN: not known */
+    double samples;      /* per second, of all workers; NaN: not known */
+    uint64_t bytes_sent; /* by this worker, so far */
+} gw_group_progress;
+
+/* Tells the meeting how far this worker is, which 'gradwire status' shows. Only the
+ * newest report counts. It does not wait, and does nothing while the meeting is away or
+ * if struct_size is not the size. */
+GW_API void gw_group_report(gw_group *group, const gw_group_progress *progress);
 
 /* Ends a gw_group_next() that waits, which then fails with GW_ERR_STOPPED. It may be
  * called from another thread or a signal handler. */

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "group.h"
 
+#include <inttypes.h>
 #include <openssl/rand.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_WORKERS = 1024, REPORT_LEN = 200 };
+enum { MOST_WORKERS = 1024 };
 
 /* How long one sleep is at most, so that an interrupt is noticed. */
 enum { NAP_MS = 100 };
@@ -339,17 +340,12 @@ uint64_t gw_group_view(const gw_group *g)
     return g->view;
 }
 
-void gw_group_report(gw_group *g, const char *text)
+void gw_group_report(gw_group *g, const gw_group_progress *p)
 {
-    char line[REPORT_LEN + 1];
-
-    snprintf(line, sizeof line, "%s", text);
-    for (char *c = line; *c != '\0'; c++)
-        if (*c < ' ' || *c > '~')
-            *c = '?';
     /* Only the newest report counts, so one that does not fit is left out. */
-    if (g->talk.conn != NULL && g->talk.out_len == 0 &&
-        gwg_talk_put(&g->talk, "report %s", line) == GW_OK)
+    if (p->struct_size == sizeof *p && g->talk.conn != NULL && g->talk.out_len == 0 &&
+        gwg_talk_put(&g->talk, "report %" PRIu64 " %" PRIu64 " %.6g %.6g %" PRIu64,
+                     p->step, p->steps, p->loss, p->samples, p->bytes_sent) == GW_OK)
         (void)gwg_group_hear(g);
 }
 

@@ -25,7 +25,6 @@ enum {
     GWG_MOST_GUESTS = GWG_MOST_WORKERS + 64,
     GWG_MOST_STRANGERS = 32,
     GWG_NAME_CAP = 64,
-    GWG_REPORT_CAP = 201,
 };
 
 /* How long a stranger may take for its handshake and its first line. */
@@ -50,7 +49,8 @@ typedef struct gwg_guest {
     uint64_t view; /* the last one that it was in; 0: none */
     char from[GWG_HOST_CAP], host[GWG_HOST_CAP], name[GWG_NAME_CAP];
     int port;
-    char report[GWG_REPORT_CAP];
+    bool reported;
+    gw_group_progress progress; /* as it has reported it last */
 } gwg_guest;
 
 /* What all members must have in common. */

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include "meeting.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -115,6 +116,20 @@ static gw_status hear_join(gw_meeting *m, gwg_guest *g, const char *line)
     return gwg_talk_put(&g->talk, "welcome %llu", (unsigned long long)g->id);
 }
 
+/* member ID NAME HOST:PORT runs|waits [STEP STEPS LOSS SAMPLES SENT] */
+static gw_status show_member(gwg_guest *to, const gwg_guest *w)
+{
+    const gw_group_progress *p = &w->progress;
+    char numbers[128] = "";
+
+    if (w->reported)
+        snprintf(numbers, sizeof numbers, " %" PRIu64 " %" PRIu64 " %.6g %.6g %" PRIu64,
+                 p->step, p->steps, p->loss, p->samples, p->bytes_sent);
+    return gwg_talk_put(&to->talk, "member %llu %s %s:%d %s%s",
+                        (unsigned long long)w->id, w->name, w->host, w->port,
+                        w->role == GWG_RUNS ? "runs" : "waits", numbers);
+}
+
 /* watch VERSION: the job, then its members, then an end. */
 static gw_status hear_watch(gw_meeting *m, gwg_guest *g)
 {
@@ -124,11 +139,8 @@ static gw_status hear_watch(gw_meeting *m, gwg_guest *g)
                          count_members(m) - count_role(m, GWG_RUNS), m->terms.min,
                          m->terms.max));
     for (int i = 0; i < GWG_MOST_GUESTS; i++) {
-        const gwg_guest *w = &m->guests[i];
-        if (gwg_is_member(w))
-            GWG_TRY(gwg_talk_put(&g->talk, "member %llu %s %s:%d %s %s",
-                                 (unsigned long long)w->id, w->name, w->host, w->port,
-                                 w->role == GWG_RUNS ? "runs" : "waits", w->report));
+        if (gwg_is_member(&m->guests[i]))
+            GWG_TRY(show_member(g, &m->guests[i]));
     }
     return gwg_talk_put(&g->talk, "end");
 }
@@ -157,6 +169,21 @@ static gw_status hear_next(gw_meeting *m, gwg_guest *g, const char *line)
     return GW_OK;
 }
 
+/* report STEP STEPS LOSS SAMPLES SENT */
+static gw_status hear_report(gwg_guest *g, const char *line)
+{
+    gw_group_progress p = {.struct_size = sizeof p};
+    int used = 0;
+
+    if (sscanf(line, "report %" SCNu64 " %" SCNu64 " %lf %lf %" SCNu64 "%n", &p.step,
+               &p.steps, &p.loss, &p.samples, &p.bytes_sent, &used) != 5 ||
+        line[used] != '\0')
+        return gw_fail(GW_ERR_DATA, "this is not how members report");
+    g->progress = p;
+    g->reported = true;
+    return GW_OK;
+}
+
 gw_status gwg_meeting_hear(gw_meeting *m, gwg_guest *g, const char *line)
 {
     if (g->role == GWG_STRANGER)
@@ -165,10 +192,8 @@ gw_status gwg_meeting_hear(gw_meeting *m, gwg_guest *g, const char *line)
         return gw_fail(GW_ERR_DATA, "watchers say nothing");
     if (strncmp(line, "next ", 5) == 0)
         return hear_next(m, g, line);
-    if (strncmp(line, "report ", 7) == 0) {
-        snprintf(g->report, sizeof g->report, "%s", line + 7);
-        return GW_OK;
-    }
+    if (strncmp(line, "report ", 7) == 0)
+        return hear_report(g, line);
     if (strcmp(line, "leave") == 0) {
         gwg_guest_drop(m, g, "leaves");
         return GW_OK;

@@ -5,7 +5,6 @@
 #include "group/join.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,14 +115,15 @@ gw_status gwc_join(gwc_joined **out, gw_comm **comm, const gwc_join_options *opt
 
 void gwc_join_report(gwc_joined *joined, const gwt_progress *p)
 {
-    char line[200];
-
     if (joined == NULL)
         return;
-    snprintf(line, sizeof line,
-             "step=%" PRIu64 "/%" PRIu64 " loss=%.4g samples/s=%.0f sent=%" PRIu64,
-             p->step, p->steps, p->loss, p->samples, p->bytes_sent);
-    gw_group_report(joined->group, line);
+    gw_group_report(joined->group,
+                    &(gw_group_progress){.struct_size = sizeof(gw_group_progress),
+                                         .step = p->step,
+                                         .steps = p->steps,
+                                         .loss = p->loss,
+                                         .samples = p->samples,
+                                         .bytes_sent = p->bytes_sent});
 }
 
 void gwc_join_leave(gwc_joined *joined)

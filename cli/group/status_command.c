@@ -6,6 +6,7 @@
 #include "group/join.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,8 @@
 
 #include "files/json.h"
 #include "gradwire_group.h"
+#include "progress.h"
+#include "text_table.h"
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
@@ -52,7 +55,9 @@ static void print_help(void)
 
 typedef struct worker {
     unsigned long long id;
-    char name[64], at[300], state[8], report[256];
+    char name[64], at[300], state[8];
+    int reported;
+    gw_group_progress progress;
 } worker;
 
 typedef struct table {
@@ -81,24 +86,58 @@ static void hear(void *arg, const char *line)
 {
     table *t = arg;
     worker w = {0};
-    int at = 0;
+    gw_group_progress *p = &w.progress;
 
     if (t->status != GW_OK)
         return;
     if (sscanf(line, "job view=%llu running=%d waiting=%d min=%d max=%d", &t->view,
                &t->running, &t->waiting, &t->min, &t->max) == 5)
         return;
-    if (sscanf(line, "member %llu %63s %299s %7s%n", &w.id, w.name, w.at, w.state,
-               &at) != 4) {
+    int n = sscanf(
+        line, "member %llu %63s %299s %7s %" SCNu64 " %" SCNu64 " %lf %lf %" SCNu64,
+        &w.id, w.name, w.at, w.state, &p->step, &p->steps, &p->loss, &p->samples,
+        &p->bytes_sent);
+    w.reported = n == 9;
+    if (n != 4 && n != 9)
         t->status = gw_fail(GW_ERR_DATA, "the meeting says '%.60s'", line);
-        return;
-    }
-    snprintf(w.report, sizeof w.report, "%.255s", line + at + strspn(line + at, " "));
-    t->status = add_worker(t, &w);
+    else
+        t->status = add_worker(t, &w);
 }
 
 /* ---- printing ----------------------------------------------------------------------
  */
+
+static const gwc_column columns[] = {
+    {"worker", -20, 0},   {"state", -5, 1}, {"step", 13, 1},     {"loss", 9, 1},
+    {"samples/s", 10, 1}, {"sent", 10, 1},  {"address", -21, 2},
+};
+
+/* A number that is not known is a dash. */
+static void write_real(char *to, size_t cap, const char *format, double value)
+{
+    if (isfinite(value))
+        snprintf(to, cap, format, value);
+    else
+        snprintf(to, cap, "-");
+}
+
+static void print_worker(const worker *w)
+{
+    const gw_group_progress *p = &w->progress;
+    char name[96], step[48] = "-", loss[32] = "-", speed[32] = "-", sent[32] = "-";
+
+    snprintf(name, sizeof name, "%llu %s", w->id, w->name);
+    if (w->reported) {
+        snprintf(step, sizeof step, p->steps > 0 ? "%" PRIu64 "/%" PRIu64 : "%" PRIu64,
+                 p->step, p->steps);
+        write_real(loss, sizeof loss, "%.4g", p->loss);
+        write_real(speed, sizeof speed, "%.0f", p->samples);
+        gwc_bytes((double)p->bytes_sent, sent);
+    }
+    gwc_print_cells(
+        stdout, columns, COUNT(columns),
+        (const char *const[]){name, w->state, step, loss, speed, sent, w->at});
+}
 
 static void print_table(const table *t)
 {
@@ -106,11 +145,19 @@ static void print_table(const table *t)
     if (t->max > 0)
         printf("; %d to %d workers", t->min, t->max);
     putchar('\n');
-    for (size_t i = 0; i < t->count; i++) {
-        const worker *w = &t->workers[i];
-        printf("  %-4llu %-16s %-21s %-6s%s%s\n", w->id, w->name, w->at, w->state,
-               w->report[0] != '\0' ? " " : "", w->report);
-    }
+    if (t->count > 0)
+        gwc_print_cells(stdout, columns, COUNT(columns), NULL);
+    for (size_t i = 0; i < t->count; i++)
+        print_worker(&t->workers[i]);
+}
+
+static void add_progress(gwt_json *json, const gw_group_progress *p)
+{
+    gwt_json_count(json, "step", p->step);
+    gwt_json_count(json, "steps", p->steps);
+    gwt_json_real(json, "loss", p->loss);
+    gwt_json_real(json, "samples_per_second", p->samples);
+    gwt_json_count(json, "bytes_sent", p->bytes_sent);
 }
 
 static void print_json(const table *t)
@@ -131,7 +178,8 @@ static void print_json(const table *t)
         gwt_json_text(&json, "name", w->name);
         gwt_json_text(&json, "address", w->at);
         gwt_json_text(&json, "state", w->state);
-        gwt_json_text(&json, "report", w->report[0] != '\0' ? w->report : NULL);
+        if (w->reported)
+            add_progress(&json, &w->progress);
         gwt_json_close(&json, '}');
     }
     gwt_json_close(&json, ']');

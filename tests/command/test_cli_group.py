@@ -102,6 +102,14 @@ check(all(code in (1, 2) and "--lr" in err for code, _, err in ends), f"workers 
 pair = [joined(where, 2, "--epochs", 1000000, "--out", "killed") for _ in range(2)]
 while '"running": 2' not in run("status", where, "--key-file", "job.key", "--json").stdout:
     pass
+table = succeed("status", where, "--key-file", "job.key").stdout
+while not re.search(r" runs +\d+/\d+ +\S+ +\d+ +\S+ k?M?B ", table):
+    check(re.search(r"^worker +state +step +loss +samples/s +sent +address$", table, re.M), f"status says {table!r}")
+    table = succeed("status", where, "--key-file", "job.key").stdout
+status = json.loads(succeed("status", where, "--key-file", "job.key", "--json").stdout)
+first = min(status["workers"], key=lambda w: w["id"])
+check(first["step"] > 0 and first["loss"] >= 0 and first["samples_per_second"] > 0 and first["bytes_sent"] > 0,
+      f"status says {status}")
 pair[0].send_signal(signal.SIGKILL)
 pair[0].wait()
 code, _, err = end(pair[1])

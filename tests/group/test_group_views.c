@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "support_ranks.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -115,6 +116,16 @@ static gw_status count_workers(gw_comm *comm, member *m)
     for (int i = 0; i < FLOATS; i++)
         REQUIRE(m->x[i] == (float)gw_comm_workers(comm), "a sum is %g", m->x[i]);
     return GW_OK;
+}
+
+static void report(gw_group *group, uint64_t step)
+{
+    gw_group_report(group,
+                    &(gw_group_progress){.struct_size = sizeof(gw_group_progress),
+                                         .step = step,
+                                         .loss = 0.5,
+                                         .samples = NAN,
+                                         .bytes_sent = 1000});
 }
 
 static gw_status meet_once(gw_group *group, member *m)
@@ -231,7 +242,7 @@ static gw_status grow(gw_group *group, member *m)
             gw_comm_free(comm);
             PASS_ON(enter(group, m, &comm));
         }
-        gw_group_report(group, "step=1 loss=0.5");
+        report(group, 7);
     }
     gw_comm_free(comm);
     return GW_OK;
@@ -272,7 +283,7 @@ static gw_status work_on(gw_group *group, member *m)
         PASS_ON(count_workers(comm, m));
         PASS_ON(gw_allreduce(comm, &ends, 1));
     }
-    gw_group_report(group, "after the end of the meeting");
+    report(group, 1);
     REQUIRE(gw_group_due(group) == 0, "a new view is due without a meeting");
     PASS_ON(count_workers(comm, m));
     gw_comm_free(comm);
@@ -303,12 +314,17 @@ static void test_work_goes_on_without_the_meeting(void **state)
     assert_null(group);
 }
 
+typedef struct heard {
+    int lines, reports;
+} heard;
+
 static void count_lines(void *arg, const char *line)
 {
-    int *count = arg;
+    heard *h = arg;
 
     assert_true(strncmp(line, "job ", 4) == 0 || strncmp(line, "member ", 7) == 0);
-    (*count)++;
+    h->lines++;
+    h->reports += strstr(line, " waits 7 0 0.5 nan 1000") != NULL;
 }
 
 static void test_status_lists_members(void **state)
@@ -317,12 +333,16 @@ static void test_status_lists_members(void **state)
     member as = {.at = &p, .min = 2, .max = 2};
     gw_group_options opt = options_of(&as);
     gw_group *group;
-    int lines = 0;
+    heard h = {0};
 
     (void)state;
     assert_run_ok(gw_group_join(&group, &opt));
-    assert_run_ok(gw_meeting_status(&opt, count_lines, &lines));
-    assert_int_equal(lines, 2);
+    report(group, 7);
+    while (h.reports == 0) {
+        h.lines = 0;
+        assert_run_ok(gw_meeting_status(&opt, count_lines, &h));
+        assert_int_equal(h.lines, 2);
+    }
     gw_group_leave(group);
     gw_meeting_close(p.meeting);
 }
