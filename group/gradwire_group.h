@@ -18,7 +18,9 @@
  * Strangers: every connection, to the meeting and between members, is TLS 1.3 with the
  * job's key. Nothing is read from anybody who has not proven that it knows this key.
  *
- * Threads: one thread at a time may use a gw_group. A gw_meeting has its own thread. */
+ * Threads: one thread at a time may use a gw_group, which has a thread of its own for
+ * its meeting: a member is known to be alive while it computes, and finds a meeting
+ * again that was away. A gw_meeting has its own thread, too. */
 #ifndef GRADWIRE_GROUP_H
 #define GRADWIRE_GROUP_H
 
@@ -62,8 +64,9 @@ GW_API gw_status gw_group_join(gw_group **out, const gw_group_options *opt);
 /* Waits until there are enough members, connects with them, and makes a comm of the new
  * view. Members are ranked by the time at which they joined, so worker 0 was there
  * before all others. Free the comm of the last view before or after. There is no time
- * limit while members are missing; gw_group_interrupt() ends the wait. Fails with
- * GW_ERR_PEER if the meeting does not answer, GW_ERR_STOPPED, or GW_ERR_NOMEM. The
+ * limit while members are missing; gw_group_interrupt() ends the wait. A meeting that
+ * is away may come back within the time limit. Fails with GW_ERR_PEER if it does not,
+ * GW_ERR_MISMATCH if it sends this member away, GW_ERR_STOPPED, or GW_ERR_NOMEM. The
  * group can be used again after a failure. */
 GW_API gw_status gw_group_next(gw_group *group, gw_comm **out);
 
@@ -116,7 +119,9 @@ GW_API gw_status gw_meeting_open(gw_meeting **out, const gw_meeting_options *opt
 /* Returns the port that the meeting listens at. */
 GW_API int gw_meeting_port(const gw_meeting *meeting);
 
-/* Closes the meeting; it may be NULL. Members keep their comms, but nobody can join. */
+/* Closes the meeting; it may be NULL. Members keep their comms, but nobody can join. A
+ * meeting that is opened at the same place later goes on with the view that members are
+ * in. */
 GW_API void gw_meeting_close(gw_meeting *meeting);
 
 /* Calls `line` for each line of a meeting's status: first the job, then each member.

@@ -10,11 +10,7 @@
 
 #include <signal.h>
 
-#include "address.h"
-#include "gradwire_group.h"
-#include "talk.h"
-
-enum { GWG_MEMBER_NAME_CAP = 64 };
+#include "way.h"
 
 typedef struct gwg_member {
     uint64_t id;
@@ -23,16 +19,15 @@ typedef struct gwg_member {
 } gwg_member;
 
 struct gw_group {
-    gwg_tls *tls;
-    gwg_address meeting;
-    gwg_talk talk; /* with the meeting; without a connection while that is away */
-    int listener, port;
-    int min, max, plain;
-    double timeout;
-    char address[GWG_HOST_CAP], name[GWG_MEMBER_NAME_CAP];
+    gwg_self self;
+    const gwg_way *way;
+    gwg_link *link; /* NULL: the meeting has sent this member away */
+    int listener;
     void (*tell)(void *arg, const char *line);
     void *arg;
-    uint64_t id;            /* as the meeting has given it */
+    uint64_t id, next_id;   /* in the view, and from the next view on */
+    double away_at;         /* since when the meeting does not answer; 0: it does */
+    char away[128];         /* what is known about that */
     uint64_t view;          /* 0: none yet */
     int over;               /* the meeting has said that the view is over */
     int rank, count, known; /* of the members of the view, `known` have been named */
@@ -40,8 +35,8 @@ struct gw_group {
     volatile sig_atomic_t stopped;
 };
 
-/* Reads what the meeting has said. GW_OK, or GW_ERR_PEER: it is away. GW_ERR_MISMATCH:
- * it refuses this member. */
+/* Reads what the meeting has said. GW_OK also while it is away. GW_ERR_MISMATCH: it has
+ * sent this member away. */
 gw_status gwg_group_hear(gw_group *g);
 
 /* Connects with all members of the view. GW_PENDING: the view is over before all were

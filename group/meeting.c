@@ -131,6 +131,7 @@ gw_status gw_meeting_open(gw_meeting **out, const gw_meeting_options *opt)
     if (m == NULL)
         return gw_fail(GW_ERR_NOMEM, "not enough memory for a meeting");
     m->listener = -1;
+    m->heard_at = gwg_now();
     m->timeout = opt->timeout_seconds > 0 ? opt->timeout_seconds : 60.0;
     m->tell = opt->tell;
     m->arg = opt->arg;

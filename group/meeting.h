@@ -4,6 +4,7 @@
  *
  *     meeting.c         opening and closing it; its loop
  *     meeting_guests.c  connections: who came, who is gone
+ *     meeting_join.c    who joins, and who comes back
  *     meeting_view.c    what members say, and views
  *
  * A guest is a connection. It is a *stranger* until its handshake is over and it has
@@ -27,6 +28,10 @@ enum {
     GWG_NAME_CAP = 64,
 };
 
+/* A meeting that has just been opened, or has just heard of a view that it does not
+ * know, waits so long for members to come back: they call every 0.3 seconds. */
+#define GWG_SETTLE_SECONDS 2.0
+
 /* How long a stranger may take for its handshake and its first line. */
 #define GWG_STRANGER_SECONDS 5.0
 
@@ -47,6 +52,7 @@ typedef struct gwg_guest {
     double since;  /* when it came */
     uint64_t id;   /* of members: 1, 2, ... in the order in which they joined */
     uint64_t view; /* the last one that it was in; 0: none */
+    uint64_t token, senior; /* its own random number, and the first id that it got */
     char from[GWG_HOST_CAP], host[GWG_HOST_CAP], name[GWG_NAME_CAP];
     int port;
     bool reported;
@@ -68,8 +74,10 @@ struct gw_meeting {
     void *arg;
     gwg_terms terms; /* those of the first member, as long as there are members */
     uint64_t view, last_id;
-    double over_at; /* when members were told that the view is over; 0: it is not */
-    int told_have;  /* what members were told last about how many are there */
+    double over_at;  /* when members were told that the view is over; 0: it is not */
+    int missing;     /* members of a view from before, who have not come back */
+    double heard_at; /* when the meeting heard of that view, or was opened */
+    int told_have;   /* what members were told last about how many are there */
     gwg_guest guests[GWG_MOST_GUESTS];
     struct pollfd polls[GWG_MOST_GUESTS + 2];
     int polled[GWG_MOST_GUESTS + 2];
@@ -94,10 +102,25 @@ static inline bool gwg_is_member(const gwg_guest *g)
     return g->role >= GWG_JOINED;
 }
 
+/* ---- meeting_join.c -------------------------------------------------------------- */
+
+/* A stranger's line that begins with "join ". GW_ERR_DATA. */
+gw_status gwg_meeting_join(gw_meeting *m, gwg_guest *g, const char *line);
+
+/* Returns whether members of a view from before may still come back. */
+bool gwg_meeting_settles(const gw_meeting *m, double now);
+
 /* ---- meeting_view.c -------------------------------------------------------------- */
 
 /* Acts on one line of a guest. GW_ERR_DATA, which says what is wrong with it. */
 gw_status gwg_meeting_hear(gw_meeting *m, gwg_guest *g, const char *line);
+
+/* Tells a guest something. A line that does not fit is not sent: who does not read is
+ * found when it does not ask for the next view. */
+void gwg_guest_say(gwg_guest *g, const char *format, ...) GW_PRINTF(2, 3);
+
+int gwg_count_members(const gw_meeting *m);
+int gwg_count_role(const gw_meeting *m, gwg_role role);
 
 /* A member is gone: the others of its view are told that the view is over. */
 void gwg_meeting_lost(gw_meeting *m, const gwg_guest *gone);

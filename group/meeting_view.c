@@ -26,7 +26,7 @@ void gwg_meeting_tell(gw_meeting *m, const char *format, ...)
     m->tell(m->arg, line);
 }
 
-static int count_role(const gw_meeting *m, gwg_role role)
+int gwg_count_role(const gw_meeting *m, gwg_role role)
 {
     int count = 0;
 
@@ -35,7 +35,7 @@ static int count_role(const gw_meeting *m, gwg_role role)
     return count;
 }
 
-static int count_members(const gw_meeting *m)
+int gwg_count_members(const gw_meeting *m)
 {
     int count = 0;
 
@@ -44,10 +44,14 @@ static int count_members(const gw_meeting *m)
     return count;
 }
 
-/* A line that does not fit is not sent: who does not read is found when it does not
- * ask for the next view. */
-static void say(gwg_guest *g, const char *line)
+void gwg_guest_say(gwg_guest *g, const char *format, ...)
 {
+    char line[GWG_LINE_CAP];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
     (void)gwg_talk_put(&g->talk, "%s", line);
 }
 
@@ -56,15 +60,12 @@ static void say(gwg_guest *g, const char *line)
 
 static void end_view(gw_meeting *m)
 {
-    char line[64];
-
     if (m->over_at > 0 || m->view == 0)
         return;
     m->over_at = gwg_now();
-    snprintf(line, sizeof line, "over %llu", (unsigned long long)m->view);
     for (int i = 0; i < GWG_MOST_GUESTS; i++)
         if (m->guests[i].role == GWG_RUNS)
-            say(&m->guests[i], line);
+            gwg_guest_say(&m->guests[i], "over %llu", (unsigned long long)m->view);
 }
 
 void gwg_meeting_lost(gw_meeting *m, const gwg_guest *gone)
@@ -76,45 +77,6 @@ void gwg_meeting_lost(gw_meeting *m, const gwg_guest *gone)
 
 /* ---- what guests say ----------------------------------------------------------------
  */
-
-static gw_status check_terms(gw_meeting *m, const gwg_terms *t)
-{
-    const gwg_terms *ours = &m->terms;
-
-    if (t->min < 1 || t->max < t->min || t->max > GWG_MOST_WORKERS)
-        return gw_fail(GW_ERR_DATA, "this needs 1 to %d workers", GWG_MOST_WORKERS);
-    if (count_members(m) == 0)
-        m->terms = *t;
-    if (t->min == ours->min && t->max == ours->max && t->plain == ours->plain)
-        return GW_OK;
-    return gw_fail(GW_ERR_DATA,
-                   "this job has %d to %d workers, %s; this worker wants %d to %d, %s",
-                   ours->min, ours->max, ours->plain ? "not encrypted" : "encrypted",
-                   t->min, t->max, t->plain ? "not encrypted" : "encrypted");
-}
-
-/* join VERSION MIN MAX PLAIN PORT HOST NAME */
-static gw_status hear_join(gw_meeting *m, gwg_guest *g, const char *line)
-{
-    int version = 0, used = 0;
-    gwg_terms terms = {0};
-    char host[GWG_HOST_CAP], name[GWG_NAME_CAP];
-
-    if (sscanf(line, "join %d %d %d %d %d %255s %63s%n", &version, &terms.min,
-               &terms.max, &terms.plain, &g->port, host, name, &used) < 7 ||
-        line[used] != '\0' || g->port < 1 || g->port > 65535)
-        return gw_fail(GW_ERR_DATA, "this is not how members join");
-    if (version != 1)
-        return gw_fail(GW_ERR_DATA, "the meeting speaks version 1 and not %d", version);
-    GWG_TRY(check_terms(m, &terms));
-    memcpy(g->host, strcmp(host, "-") == 0 ? g->from : host, sizeof g->host);
-    memcpy(g->name, name, sizeof g->name);
-    g->id = ++m->last_id;
-    g->role = GWG_JOINED;
-    gwg_meeting_tell(m, "worker %llu (%s) has joined from %s, port %d",
-                     (unsigned long long)g->id, g->name, g->host, g->port);
-    return gwg_talk_put(&g->talk, "welcome %llu", (unsigned long long)g->id);
-}
 
 /* member ID NAME HOST:PORT runs|waits [STEP STEPS LOSS SAMPLES SENT] */
 static gw_status show_member(gwg_guest *to, const gwg_guest *w)
@@ -135,9 +97,9 @@ static gw_status hear_watch(gw_meeting *m, gwg_guest *g)
 {
     g->role = GWG_WATCHER;
     GWG_TRY(gwg_talk_put(&g->talk, "job view=%llu running=%d waiting=%d min=%d max=%d",
-                         (unsigned long long)m->view, count_role(m, GWG_RUNS),
-                         count_members(m) - count_role(m, GWG_RUNS), m->terms.min,
-                         m->terms.max));
+                         (unsigned long long)m->view, gwg_count_role(m, GWG_RUNS),
+                         gwg_count_members(m) - gwg_count_role(m, GWG_RUNS),
+                         m->terms.min, m->terms.max));
     for (int i = 0; i < GWG_MOST_GUESTS; i++) {
         if (gwg_is_member(&m->guests[i]))
             GWG_TRY(show_member(g, &m->guests[i]));
@@ -148,7 +110,7 @@ static gw_status hear_watch(gw_meeting *m, gwg_guest *g)
 static gw_status hear_stranger(gw_meeting *m, gwg_guest *g, const char *line)
 {
     if (strncmp(line, "join ", 5) == 0)
-        return hear_join(m, g, line);
+        return gwg_meeting_join(m, g, line);
     if (strcmp(line, "watch 1") == 0)
         return hear_watch(m, g);
     return gw_fail(GW_ERR_DATA, "this is not how guests begin");
@@ -160,8 +122,7 @@ static gw_status hear_next(gw_meeting *m, gwg_guest *g, const char *line)
 
     if (sscanf(line, "next %llu", &view) != 1 || view != g->view)
         return gw_fail(GW_ERR_DATA, "this member was not in that view");
-    /* Somebody new ends a view only if there is room in the next one. */
-    bool ends = g->role == GWG_RUNS || count_members(m) <= m->terms.max;
+    bool ends = g->role == GWG_RUNS;
     g->role = GWG_ASKS;
     if (ends)
         end_view(m);
@@ -204,15 +165,24 @@ gw_status gwg_meeting_hear(gw_meeting *m, gwg_guest *g, const char *line)
 /* ---- the next view ------------------------------------------------------------------
  */
 
-/* The member that asks, with the least id above `above`. */
-static gwg_guest *next_by_id(gw_meeting *m, uint64_t above)
+/* Whether a comes before b: those who have been in a view, then those who joined
+ * first. */
+static bool is_before(const gwg_guest *a, const gwg_guest *b)
+{
+    if ((a->view > 0) != (b->view > 0))
+        return a->view > 0;
+    return a->senior != b->senior ? a->senior < b->senior : a->id < b->id;
+}
+
+/* The member that asks and comes next after `last`; NULL: the first. */
+static gwg_guest *next_in_order(gw_meeting *m, const gwg_guest *last)
 {
     gwg_guest *found = NULL;
 
     for (int i = 0; i < GWG_MOST_GUESTS; i++) {
         gwg_guest *g = &m->guests[i];
-        if (g->role == GWG_ASKS && g->id > above &&
-            (found == NULL || g->id < found->id))
+        if (g->role == GWG_ASKS && (last == NULL || is_before(last, g)) &&
+            (found == NULL || is_before(g, found)))
             found = g;
     }
     return found;
@@ -233,14 +203,12 @@ static void send_view(gw_meeting *m, gwg_guest *to, gwg_guest *const *members, i
 static void make_view(gw_meeting *m, int count)
 {
     gwg_guest *members[GWG_MOST_WORKERS];
-    uint64_t above = 0;
 
-    for (int i = 0; i < count; i++) {
-        members[i] = next_by_id(m, above);
-        above = members[i]->id;
-    }
+    for (int i = 0; i < count; i++)
+        members[i] = next_in_order(m, i > 0 ? members[i - 1] : NULL);
     m->view++;
     m->over_at = 0;
+    m->missing = 0;
     gwg_meeting_tell(m, "view %llu has %d worker%s", (unsigned long long)m->view, count,
                      count == 1 ? "" : "s");
     for (int i = 0; i < count; i++) {
@@ -253,15 +221,12 @@ static void make_view(gw_meeting *m, int count)
 /* Members that wait hear how many are there. */
 static void tell_waiting(gw_meeting *m, int have)
 {
-    char line[64];
-
     if (m->told_have == have)
         return;
     m->told_have = have;
-    snprintf(line, sizeof line, "wait %d %d", have, m->terms.min);
     for (int i = 0; i < GWG_MOST_GUESTS; i++)
         if (m->guests[i].role == GWG_ASKS)
-            say(&m->guests[i], line);
+            gwg_guest_say(&m->guests[i], "wait %d %d", have, m->terms.min);
 }
 
 /* Members that do not ask, although the view is over or they have just joined, hang or
@@ -280,15 +245,19 @@ static void drop_silent(gw_meeting *m, double now)
 
 void gwg_meeting_form(gw_meeting *m, double now)
 {
-    int asks = count_role(m, GWG_ASKS);
+    int asks = gwg_count_role(m, GWG_ASKS);
 
     if (asks == 0)
         return;
     drop_silent(m, now);
-    if (count_role(m, GWG_RUNS) + count_role(m, GWG_JOINED) > 0)
+    bool settles = gwg_meeting_settles(m, now);
+    /* Somebody new ends a view only if there is room in the next one. */
+    if (!settles && gwg_count_members(m) <= m->terms.max)
+        end_view(m);
+    if (gwg_count_role(m, GWG_RUNS) + gwg_count_role(m, GWG_JOINED) > 0)
         return;
     if (asks < m->terms.min)
         tell_waiting(m, asks);
-    else
+    else if (!settles)
         make_view(m, asks < m->terms.max ? asks : m->terms.max);
 }

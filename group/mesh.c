@@ -56,7 +56,7 @@ static void call(mesh *m, int rank)
 
     l->since = gwg_now();
     if (gwg_connect_begin(&m->g->members[rank].at, &fd) != GW_OK ||
-        gwg_conn_new(&conn, m->g->tls, fd, GWG_CALLS) != GW_OK)
+        gwg_conn_new(&conn, m->g->self.tls, fd, GWG_CALLS) != GW_OK)
         return;
     l->talk = gwg_talk_over(conn);
     l->stage = SHAKES;
@@ -133,7 +133,7 @@ static void accept_callers(mesh *m)
                 oldest = &m->strangers[k];
             }
         hang_up(oldest);
-        if (gwg_conn_new(&conn, m->g->tls, fd, GWG_ANSWERS) == GW_OK)
+        if (gwg_conn_new(&conn, m->g->self.tls, fd, GWG_ANSWERS) == GW_OK)
             *oldest = (line){
                 .stage = SHAKES, .talk = gwg_talk_over(conn), .since = gwg_now()};
     }
@@ -221,9 +221,9 @@ static void sleep_once(mesh *m)
     nfds_t n = 0;
 
     m->polls[n++] = (struct pollfd){.fd = m->g->listener, .events = POLLIN};
-    if (m->g->talk.conn != NULL)
-        m->polls[n++] = (struct pollfd){.fd = gwg_conn_fd(m->g->talk.conn),
-                                        .events = gwg_talk_events(&m->g->talk)};
+    if (m->g->link != NULL)
+        m->polls[n++] =
+            (struct pollfd){.fd = gwg_link_fd(m->g->link), .events = POLLIN};
     for (int i = 0; i < m->g->count + MOST_STRANGERS; i++) {
         const line *l = i < m->g->count ? &m->lines[i] : &m->strangers[i - m->g->count];
         if (l->stage == SHAKES || l->stage == GREETS)
@@ -249,7 +249,7 @@ static gw_status fail_missing(const mesh *m)
 
 static gw_status connect_all(mesh *m)
 {
-    double end = gwg_now() + m->g->timeout;
+    double end = gwg_now() + m->g->self.timeout;
 
     while (m->missing > 0) {
         advance_all(m);
@@ -261,8 +261,7 @@ static gw_status connect_all(mesh *m)
             return fail_missing(m);
         sleep_once(m);
         /* While the meeting is away, its word that the view is over cannot come. */
-        if (m->g->talk.conn != NULL)
-            (void)gwg_group_hear(m->g);
+        (void)gwg_group_hear(m->g);
         if (m->g->over)
             return GW_PENDING;
     }
@@ -273,7 +272,8 @@ static gw_status connect_all(mesh *m)
 static gw_status make_comm(mesh *m, gw_comm **out)
 {
     const gw_group *g = m->g;
-    gw_comm_options opt = {.struct_size = sizeof opt, .timeout_seconds = g->timeout};
+    gw_comm_options opt = {.struct_size = sizeof opt,
+                           .timeout_seconds = g->self.timeout};
     size_t count = (unsigned)g->count;
     gw_stream *streams = calloc(count, sizeof *streams);
     const char **hosts = calloc(count, sizeof *hosts);
@@ -284,7 +284,7 @@ static gw_status make_comm(mesh *m, gw_comm **out)
     for (int r = 0; st == GW_OK && r < g->count; r++) {
         hosts[r] = g->members[r].name;
         if (r != g->rank)
-            streams[r] = gwg_conn_stream(m->lines[r].talk.conn, g->plain);
+            streams[r] = gwg_conn_stream(m->lines[r].talk.conn, g->self.plain);
     }
     if (st == GW_OK)
         st = gw_comm_streams(out, streams, hosts, g->rank, g->count, &opt);

@@ -31,8 +31,8 @@ def end(process):
     return process.returncode, out, err
 
 
-def open_meeting(*flags):
-    meeting = start("meet", "--listen", "127.0.0.1:0", "--key-file", "job.key", *flags)
+def open_meeting(*flags, port=0):
+    meeting = start("meet", "--listen", f"127.0.0.1:{port}", "--key-file", "job.key", *flags)
     port = re.search(r"port (\d+)", meeting.stdout.readline()).group(1)
     return meeting, f"tcp://127.0.0.1:{port}"
 
@@ -125,6 +125,19 @@ code, out, err = end(meeting)
 check(code == 0 and err == "", f"the meeting: exit {code}, {err!r}")
 check("view 1 has 3 workers" in out, f"the meeting told {out!r}")
 check(all(w.poll() is None for w in pair), "workers go on without the meeting")
+expect_error(1, ["nobody answers"], "train", *SMALL, "--join", where, "--key-file", "job.key", "--workers", 2)
+
+# ---- it is back, and goes on with the same view; then it is killed ------------------------------------
+
+view = re.findall(r"view (\d+) has", out)[-1]
+meeting, where = open_meeting(port=where.split(":")[-1])
+check(meeting.stdout.readline() == f"goes on with view {view}, which has 2 workers\n", "the view goes on")
+while '"running": 2' not in (said := run("status", where, "--key-file", "job.key", "--json").stdout):
+    pass
+check(json.loads(said)["view"] == int(view), f"view {view} becomes {said}")
+meeting.send_signal(signal.SIGKILL)
+meeting.communicate()
+check(all(w.poll() is None for w in pair), "workers go on when the meeting is killed")
 pair[0].send_signal(signal.SIGINT)
 ends = [end(w) for w in pair]
 check(all(code == 130 for code, _, _ in ends), f"Ctrl-C on one worker stops both: {ends}")
