@@ -115,6 +115,24 @@ static void models_that_differ_are_averaged(void **state)
     assert_true(s.equal ? isnan(s.drift) : s.drift == 0.0);
 }
 
+/* After an exchange workers have one model, which they evaluate together. */
+static void one_model_is_evaluated_once(void **state)
+{
+    gwt_config c = small();
+
+    (void)state;
+    c.workers = 4;
+    c.steps = 6;
+    c.sync = "local:3";
+    gwt_summary s = run(&c);
+    assert_true(s.equal == 0 && s.drift == 0.0);
+    assert_true(s.test_loss_workers == s.test_loss);
+    assert_true(s.test_accuracy_workers == s.test_accuracy);
+    c.steps = 7;
+    s = run(&c);
+    assert_true(s.drift > 0.0 && s.test_loss_workers != s.test_loss);
+}
+
 /* Every recipe in the library, the ones added later too, trains and ends with one
  * model; those that let workers differ say by how much. */
 static void every_recipe_trains(void **state)
@@ -459,6 +477,7 @@ int main(void)
         cmocka_unit_test(a_residual_network_keeps_its_bits),
         cmocka_unit_test(a_run_learns),
         cmocka_unit_test(models_that_differ_are_averaged),
+        cmocka_unit_test(one_model_is_evaluated_once),
         cmocka_unit_test(every_recipe_trains),
         cmocka_unit_test(many_workers_follow_one),
         cmocka_unit_test(the_loop_does_the_same),

@@ -337,10 +337,10 @@ static void a_run_learns(void **state)
 }
 
 /* Workers that differ have a perplexity of their own, which is still that of before
- * when the end has brought them together. */
+ * when the end has brought them together: the last period is not a whole one. */
 static void workers_have_a_perplexity(void **state)
 {
-    static const char *const sync[] = {"none", "local:3"};
+    static const char *const sync[] = {"none", "local:4"};
 
     (void)state;
     write_split();
