@@ -7,6 +7,7 @@
  *     plan_spec.c      what the optimizer makes of a spec
  *     plan_trial.c     one method, tried in virtual time
  *     plan_judge.c     what pays, and which method to advise
+ *     plan_outer.c     which period, for methods with local steps
  *     plan_results.c   what methods cost in accuracy in our own runs
  *     plan_advice.c    the advice in words
  *     plan_table.c     the table and JSON
@@ -44,6 +45,7 @@ typedef struct gwc_plan_row {
     char runs_as[GWC_SPEC_CAP]; /* what the optimizer makes of it */
     char warning[GWC_SPEC_CAP]; /* what gw_spec_advise() warns of, or "" */
     uint64_t first_steps;       /* steps at the beginning that are dense */
+    gw_spec_info info;          /* of sync */
     int drifts;                 /* models differ between exchanges */
     gwc_trust trust;            /* see above */
     gwc_results measured;       /* the cost in accuracy */
@@ -104,6 +106,18 @@ const gwc_plan_row *gwc_plan_faster(const gwc_plan *plan, gwc_trust trust);
 
 /* The step of a dense exchange that is hidden behind computing as far as possible. */
 double gwc_plan_overlapped(const gwc_plan *plan, size_t link);
+
+/* A method with local steps and an outer step, and the period that suits the link. */
+typedef struct gwc_plan_outer_advice {
+    const gwc_plan_row *row; /* the method, with the period that was tried */
+    char sync[GWC_SPEC_CAP], in_full[GWC_SPEC_CAP];
+    uint64_t period;
+    double exchange; /* seconds of one */
+    double part;     /* of the time that exchanges take with that period */
+} gwc_plan_outer_advice;
+
+/* Returns 0 if the plan has no such method. */
+int gwc_plan_outer(const gwc_plan *plan, gwc_plan_outer_advice *out);
 
 /* The advice: a paragraph of a few sentences, which the caller frees with free(), or
  * NULL; the command that trains with it, and the line for PyTorch. */

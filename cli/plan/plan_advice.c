@@ -254,6 +254,27 @@ static void say_others(const gwc_plan *plan, FILE *to)
     }
 }
 
+/* Said where exchanging in every step costs more than a tenth of the time. */
+static void say_outer(const gwc_plan *plan, FILE *to)
+{
+    gwc_plan_outer_advice outer;
+    char time[TEXT_CAP];
+
+    if (gwc_plan_dense(plan)->result.step[0] < 1.1 * plan->job.compute ||
+        !gwc_plan_outer(plan, &outer))
+        return;
+    fprintf(
+        to,
+        "Of the methods with local steps and an outer step, %s suits this link: an "
+        "exchange takes %s, which is %.0f %% of the time with a period of %llu "
+        "steps. In full it is %s. This assumes that loss grows with the period, so "
+        "it is the shortest (from 5 to 500 steps) with which exchanges take a tenth "
+        "of the time; and that sending fewer entries is better than a period of "
+        "more than 100 steps. ",
+        outer.sync, time_text(outer.exchange, time), 100.0 * outer.part,
+        (unsigned long long)outer.period, outer.in_full);
+}
+
 static void say_assumed(const gwc_plan *plan, FILE *to)
 {
     char time[2][TEXT_CAP];
@@ -291,6 +312,7 @@ char *gwc_plan_words(const gwc_plan *plan)
         say_first_steps(plan, to);
         say_crossing(plan, to);
         say_others(plan, to);
+        say_outer(plan, to);
         say_assumed(plan, to);
     }
     if (fclose(to) != 0) {

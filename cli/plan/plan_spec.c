@@ -48,12 +48,13 @@ void gwc_plan_settled(const char *spec, char out[GWC_SPEC_CAP], uint64_t *first_
 /* Changes of models that are exchanged in every step leave models equal. */
 static gw_status describe(gwc_plan_row *row)
 {
-    gw_spec_info info = {.struct_size = sizeof info};
+    gw_spec_info *info = &row->info;
 
-    GWT_TRY(gw_spec_describe(row->sync, &info));
-    row->drifts = !(info.traits & GW_TRAIT_KEEPS_EQUAL) &&
-                  !(info.traits & GW_TRAIT_SENDS_CHANGES && info.period == 1);
-    row->trust = info.traits & GW_TRAIT_DRIFTS ? GWC_TRUST_NEVER : GWC_TRUST_UNKNOWN;
+    info->struct_size = sizeof *info;
+    GWT_TRY(gw_spec_describe(row->sync, info));
+    row->drifts = !(info->traits & GW_TRAIT_KEEPS_EQUAL) &&
+                  !(info->traits & GW_TRAIT_SENDS_CHANGES && info->period == 1);
+    row->trust = info->traits & GW_TRAIT_DRIFTS ? GWC_TRUST_NEVER : GWC_TRUST_UNKNOWN;
     return GW_OK;
 }
 

@@ -181,6 +181,23 @@ static void json_row(gwt_json *j, const gwc_plan *plan, const gwc_plan_row *row)
     gwt_json_close(j, '}');
 }
 
+static void json_outer(gwt_json *j, const gwc_plan *plan)
+{
+    gwc_plan_outer_advice outer;
+
+    if (!gwc_plan_outer(plan, &outer)) {
+        gwt_json_null(j, "outer");
+        return;
+    }
+    gwt_json_open(j, "outer", '{');
+    gwt_json_text(j, "sync", outer.sync);
+    gwt_json_text(j, "in_full", outer.in_full);
+    gwt_json_count(j, "period", outer.period);
+    gwt_json_real(j, "exchange_s", outer.exchange);
+    gwt_json_real(j, "part_of_time", outer.part);
+    gwt_json_close(j, '}');
+}
+
 static void json_advice(gwt_json *j, const gwc_plan *plan, const char *words)
 {
     const gwc_plan_row *best = gwc_plan_best(plan);
@@ -201,6 +218,7 @@ static void json_advice(gwt_json *j, const gwc_plan *plan, const char *words)
     gwt_json_text(j, "train", line);
     gwc_plan_torch_line(plan, line);
     gwt_json_text(j, "pytorch", line);
+    json_outer(j, plan);
     gwt_json_close(j, '}');
 }
 

@@ -14,21 +14,25 @@
 #include <stdio.h>
 #include <string.h>
 
-/* In the warm steps, residuals and guesses settle. The measured steps are whole periods
- * of local:8 and similar methods. */
-enum { WARM_STEPS = 8, MEASURED_STEPS = 16 };
+/* In the warm steps, residuals and guesses settle. At least so many steps are made, in
+ * whole periods of methods that have periods up to the third. Longer ones would take
+ * too long, and count as methods that send nothing. */
+enum { WARM_STEPS = 8, MEASURED_STEPS = 16, PERIOD_MOST = 1000 };
 
-/* All workers' vectors together have at most the first number of floats. A worker's
- * vector has at least the second, or fixed costs would be multiplied. */
+/* All workers' vectors together have at most the first number of floats, or fewer if
+ * there are more steps. A worker's vector has at least the second, or fixed costs would
+ * be multiplied. */
 static const size_t floats_most = (size_t)16 << 20, floats_least = 100000;
 
-/* The distance between the gradients of two steps or workers in made_up. */
-enum { SHIFT = 4096 };
+/* The distance between the gradients of two steps or workers in made_up, and after how
+ * many steps they come again. */
+enum { SHIFT = 4096, GRADIENTS = WARM_STEPS + MEASURED_STEPS };
 
 typedef struct trial {
     const gwc_plan_job *job;
     const char *spec;
-    size_t n; /* floats of a worker here */
+    size_t n;              /* floats of a worker here */
+    size_t warm, measured; /* steps */
     gwc_virtual_net *net;
     const float *made_up; /* n and all shifts */
     pthread_barrier_t meet;
@@ -51,7 +55,26 @@ typedef struct worker {
 
 static size_t shifts(const trial *t)
 {
-    return (WARM_STEPS + MEASURED_STEPS + (size_t)t->job->workers) * SHIFT;
+    return (GRADIENTS + (size_t)t->job->workers) * SHIFT;
+}
+
+static size_t whole_periods(size_t least, size_t period)
+{
+    return (least + period - 1) / period * period;
+}
+
+/* Periods that grow have no whole multiple. */
+static gw_status count_steps(trial *t)
+{
+    gw_spec_info info = {.struct_size = sizeof info};
+    size_t period = 1;
+
+    GWT_TRY(gw_spec_describe(t->spec, &info));
+    if (info.growth == 0.0 && info.period > 0 && info.period <= PERIOD_MOST)
+        period = (size_t)info.period;
+    t->warm = whole_periods(WARM_STEPS, period);
+    t->measured = whole_periods(MEASURED_STEPS, period);
+    return GW_OK;
 }
 
 /* ---- a worker ---------------------------------------------------------------------
@@ -81,7 +104,7 @@ static gw_status step(worker *w, size_t s)
     gwc_virtual_net *net = w->t->net;
     gw_status st;
 
-    memcpy(w->grad, w->t->made_up + (s + (size_t)w->rank) * SHIFT,
+    memcpy(w->grad, w->t->made_up + (s % GRADIENTS + (size_t)w->rank) * SHIFT,
            w->t->n * sizeof *w->grad);
     gwc_virtual_net_spend(net, w->rank, w->t->job->compute);
     gwc_virtual_net_enter(net, w->rank);
@@ -101,15 +124,15 @@ static gw_status work(worker *w)
 {
     gw_stats before;
 
-    for (size_t s = 0; s < WARM_STEPS; s++)
+    for (size_t s = 0; s < w->t->warm; s++)
         GWT_TRY(step(w, s));
     pthread_barrier_wait(&w->t->meet);
     if (w->rank == 0)
         gwc_virtual_net_start(w->t->net);
     pthread_barrier_wait(&w->t->meet);
     before = gw_sync_stats(w->sync);
-    for (size_t s = 0; s < MEASURED_STEPS; s++)
-        GWT_TRY(step(w, WARM_STEPS + s));
+    for (size_t s = 0; s < w->t->measured; s++)
+        GWT_TRY(step(w, w->t->warm + s));
     w->t->clocks[w->rank] = gwc_virtual_net_clocks(w->t->net, w->rank);
     if (w->rank == 0) {
         gw_stats after = gw_sync_stats(w->sync);
@@ -189,7 +212,7 @@ static gw_status run_workers(trial *t)
 
 static void sum_up(gwc_plan_result *out, const trial *t)
 {
-    const double steps = MEASURED_STEPS;
+    const double steps = (double)t->measured;
     double cpu = 0.0, coded = t->stats.encode_seconds + t->stats.decode_seconds;
 
     memset(out, 0, sizeof *out);
@@ -213,7 +236,8 @@ static gw_status prepare(trial *t, float **made_up)
     const gwc_plan_job *job = t->job;
     double cut;
 
-    t->n = floats_most / (size_t)job->workers;
+    GWT_TRY(count_steps(t));
+    t->n = floats_most / (size_t)job->workers * GRADIENTS / (t->warm + t->measured);
     t->n = t->n < floats_least ? floats_least : t->n;
     t->n = t->n < job->params ? t->n : job->params;
     cut = (double)job->params / (double)t->n;

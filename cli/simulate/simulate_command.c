@@ -17,7 +17,7 @@
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
-enum { LIST_MAX = 64, LIST_CAP = 4096, WORKERS_MAX = 1024 };
+enum { LIST_MAX = 64, LIST_CAP = 4096, WORKERS_MAX = 1024, STEPS_MAX = 1000000 };
 
 static const uint64_t params_most = 4000000000;
 
@@ -67,9 +67,9 @@ static const gwc_flag flags[] = {
     {"batch", "N", "0", "samples per worker and step, to show samples/s", GWC_REAL,
      AT(sim.batch), 0, 1e9},
     {"steps", "N", "4",
-     "number of simulated steps; use whole periods for\n"
-     "methods that have periods",
-     GWC_COUNT, AT(sim.steps), 1, 1e6},
+     "number of simulated steps; more if a method needs\n"
+     "them for whole periods",
+     GWC_COUNT, AT(sim.steps), 1, STEPS_MAX},
     {"warmup", "N", "1", "number of steps before those", GWC_COUNT, AT(sim.warmup), 0,
      1e6},
     {"codec", "measured|free", "measured",
@@ -197,13 +197,35 @@ static gw_status check_syncs(char *list, const char **sync, size_t *count)
 
 /* ---- running -------------------------------------------------------------------- */
 
+/* Steps within a period may send nothing, so only whole periods tell what a step costs.
+ * Periods that grow have no whole multiple. */
+static gw_status count_steps(gwc_sim *sim, const char *sync)
+{
+    gw_spec_info info = {.struct_size = sizeof info};
+
+    GWT_TRY(gw_spec_describe(sync, &info));
+    if (info.growth == 0.0 && info.period > 1 && info.period <= STEPS_MAX)
+        sim->steps = (sim->steps + info.period - 1) / info.period * info.period;
+    return GW_OK;
+}
+
+static gw_status run_one(const settings *set, const char *sync, int workers)
+{
+    gwc_sim sim = set->sim;
+    gwc_point point;
+
+    GWT_TRY(count_steps(&sim, sync));
+    GWT_TRY(gwc_simulate_point(&sim, sync, workers, &point));
+    (set->json ? gwc_simulate_json : gwc_simulate_row)(&sim, &point);
+    return GW_OK;
+}
+
 static gw_status run_all(settings *set, const char *syncs_text)
 {
     char list[LIST_CAP];
     const char *sync[LIST_MAX];
     int workers[LIST_MAX];
     size_t syncs, counts;
-    gwc_point point;
 
     GWT_TRY(read_model(set));
     GWT_TRY(read_links(&set->sim));
@@ -221,10 +243,8 @@ static gw_status run_all(settings *set, const char *syncs_text)
     if (!set->json)
         gwc_simulate_header(&set->sim);
     for (size_t i = 0; i < syncs; i++)
-        for (size_t k = 0; k < counts; k++) {
-            GWT_TRY(gwc_simulate_point(&set->sim, sync[i], workers[k], &point));
-            (set->json ? gwc_simulate_json : gwc_simulate_row)(&set->sim, &point);
-        }
+        for (size_t k = 0; k < counts; k++)
+            GWT_TRY(run_one(set, sync[i], workers[k]));
     return GW_OK;
 }
 

@@ -52,6 +52,35 @@ def slow_network():
         check(rows["none"]["step_s"] < 20e-3, "none takes no time")
 
 
+def whole_periods():
+    """A step of a method with periods costs a part of its exchange, however long the period is."""
+    job = ["--params", 200000, "--compute", 5, "--workers", 4, "--link", "1mbit,1ms"]
+    rows = plan(*job, "--sync", "diloco:30 local:12 local:100 sparseloco:30")
+    for sync, period in [("diloco:30", 30), ("local:12", 12), ("local:100", 100)]:
+        want = rows["dense"]["bytes_per_step"] / period
+        check(near(rows[sync]["bytes_per_step"], want, 0.01), f"{sync} sends {rows[sync]}, not {want}")
+    entries = 200000 / 64 * 3 / 30
+    sent = rows["sparseloco:30"]["bytes_per_step"]
+    check(9 * entries <= 8 * sent <= 10.5 * entries, f"sparseloco: {sent} bytes of {entries} entries")
+
+
+def outer_steps():
+    """The period, and whether to send few entries, follow from the time of an exchange: 9.6 s in a ring."""
+    job = ["--params", 200000, "--workers", 4, "--link", "1mbit,1ms"]
+    both = ["--sync", "diloco:30 sparseloco:30"]
+    slow = whole(*job, "--compute", "5s", *both)["advice"]
+    check(slow["outer"]["sync"] == "diloco:20" and slow["outer"]["period"] == 20, f"{slow['outer']}")
+    check(near(slow["outer"]["exchange_s"], 9.6, 0.05) and slow["outer"]["part_of_time"] <= 0.1, f"{slow['outer']}")
+    for words in ("diloco:20 suits this link", "lr=0.7,momentum=0.9", "This assumes"):
+        check(words in slow["text"], f"no '{words}' in {slow['text']}")
+    fast = whole(*job, "--compute", "100ms", *both)["advice"]["outer"]
+    check(fast["sync"] == f"sparseloco:{fast['period']}" and 5 <= fast["period"] <= 20, f"{fast}")
+    check("density=0.015625" in fast["in_full"], f"{fast}")
+    own = whole(*job, "--compute", "5s", "--sync", "diloco:every=30,lr=0.4")["advice"]["outer"]
+    check(own["sync"] == "diloco:every=20,lr=0.4", f"{own}")
+    check(whole(*job, "--compute", "5s", "--sync", "local:8")["advice"]["outer"] is None, "no outer step")
+
+
 def parts_add_up():
     for row in plan("--params", 300000, "--compute", 2, "--link", "10mbit").values():
         parts = sum(row[key] for key in ["compute_s", "encode_s", "wire_s", "decode_s"])
@@ -329,6 +358,8 @@ def wrong_use():
 
 
 slow_network()
+whole_periods()
+outer_steps()
 parts_add_up()
 advice()
 models_stay_equal()

@@ -110,6 +110,15 @@ def test_every_recipe():
         check(f["folded"] and not a["folded"], a["sync"] + ": does not say what is folded")
 
 
+def test_periods():
+    """Whole periods are simulated, so a step costs its part of an exchange."""
+    dense, local, outer = points("--sync", "dense local:6 diloco:6", "--workers", "4", "--params", "20000")
+    for p in (local, outer):
+        check(p["steps"] == 6, f"{p['sync']}: {p['steps']} steps")
+        near(p["bytes_sent"], dense["bytes_sent"] / 6, 0.01, p["sync"] + ": bytes")
+        near(p["step_s"], dense["step_s"] / 6, 0.05, p["sync"] + ": a step")
+
+
 def test_switches():
     """A message between switches takes the latency of both, and the slower rate."""
     for p in points("--sync", "topk:0.01", "--workers", "2", "--params", "100000",
@@ -233,6 +242,7 @@ def main():
         test_formulas()
         test_same_again()
         test_every_recipe()
+        test_periods()
         test_switches()
         test_measured()
         test_recorded(folder)
