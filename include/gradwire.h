@@ -488,6 +488,42 @@ typedef struct gw_piece {
 GW_API gw_status gw_sync_gradient_pieces(gw_sync *sync, const gw_piece *pieces,
                                          size_t count);
 
+/* Entries of a vector: value[i] belongs to place index[i]. */
+typedef struct gw_entries {
+    const uint32_t *index;
+    const float *value;
+    size_t count;
+} gw_entries;
+
+/* Returns 1 if gw_sync_entries() can make the steps of this sync, apart from those of a
+ * warm-up, otherwise 0. */
+GW_API int gw_sync_takes_entries(const gw_sync *sync);
+
+/* Returns how many entries the next step takes from a caller that chooses them itself,
+ * or 0 if that step needs the whole gradient. The answer is the same on every
+ * worker. */
+GW_API size_t gw_sync_entries_due(const gw_sync *sync);
+
+/* Does what gw_sync_gradient() does, for a caller that keeps the residual itself, as on
+ * a GPU, so that only entries cross to the host. topk, gtopk and oktopk can do it,
+ * without momentum, tiles and small tensors; gw_sync_entries_due() tells. Before the
+ * call, the caller adds the gradient to its residual and moves the largest entries from
+ * there to `chosen`, as many as are due but no zeros: magnitudes are compared as bits
+ * without the sign, NaN is the largest, and of equal ones the lowest index goes first.
+ * Indices ascend. Afterwards it adds each entry of `kept` to its residual, in that
+ * order, in which an index may occur again. `result` has the entries of the average,
+ * with ascending indices; the rest of it is 0. Result and residual then have the same
+ * bits as with gw_sync_gradient(). Both lists are valid until the next step. The sync's
+ * own residual is not used: states and gw_sync_health() do not know of the caller's.
+ *
+ * A caller whose gradient contains NaN or infinity leaves its residual as it is and
+ * passes the first such number as its only entry. Returns GW_SKIPPED as
+ * gw_sync_gradient() does; `kept` must be added then, too. Fails as that, with
+ * GW_ERR_NOMEM, or with GW_ERR_ARG if the entries are not as described; the step has
+ * not begun then. */
+GW_API gw_status gw_sync_entries(gw_sync *sync, const gw_entries *chosen,
+                                 gw_entries *result, gw_entries *kept);
+
 /* Returns 1 if tensors are exchanged as they are fed, or 0 if the method needs the
  * whole vector and waits for the last tensor. */
 GW_API int gw_sync_overlaps(const gw_sync *sync);

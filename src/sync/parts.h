@@ -119,6 +119,9 @@ typedef struct gwi_selector {
     void (*run)(gw_sync *sync, float *r, const float *g);
     void (*agree)(gw_sync *sync, gwi_common *out);
 
+    /* Whether these are the largest entries of the whole vector, as many as
+     * gwi_wanted() says, so that a caller can choose them; NULL: no. */
+    bool (*largest)(const gwi_spec *spec);
     bool of_models; /* selects from models; what it leaves out stays in them */
     bool shows_bad; /* NaN and infinity are always chosen */
 } gwi_selector;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/vector.h"
+#include "sync/entries.h"
 #include "sync/momentum.h"
 #include "sync/notes.h"
 #include "sync/small.h"
@@ -28,6 +29,10 @@ void gwi_choose(gw_sync *s, const gwi_result *at)
 {
     float *r = s->kept[GWI_RESIDUAL], decay = (float)gwi_decay(&s->spec);
 
+    if (gwi_is_aside(s)) {
+        gwi_aside_choose(s);
+        return;
+    }
     if (r != NULL && decay != 1)
         gwi_scale(r, decay, s->layout->floats);
     if (r != NULL)
@@ -39,8 +44,19 @@ void gwi_choose(gw_sync *s, const gwi_result *at)
 
 void gwi_keep(gw_sync *s, const gwi_list *list)
 {
-    if (gwi_memory_of(&s->spec)->keep != NULL)
+    if (gwi_is_aside(s))
+        gwi_aside_keep(s, list);
+    else if (gwi_memory_of(&s->spec)->keep != NULL)
         gwi_memory_of(&s->spec)->keep(s, list);
+}
+
+/* Gives back one entry of a sync that has a residual. */
+static void keep_one(gw_sync *s, uint32_t index, float value)
+{
+    if (gwi_is_aside(s))
+        gwi_aside_keep_one(s, index, value);
+    else
+        s->kept[GWI_RESIDUAL][index] += value;
 }
 
 /* ---- lists ------------------------------------------------------------------- */
@@ -66,7 +82,7 @@ void gwi_keep_if(gw_sync *s, const gwi_list *list, const gwi_list *final, bool i
 
     for (size_t i = 0; i < list->n; i++)
         if (gwi_list_has(final, &at, list->index[i]) == in)
-            s->kept[GWI_RESIDUAL][list->index[i]] += list->value[i];
+            keep_one(s, list->index[i], list->value[i]);
 }
 
 /* ---- results ---------------------------------------------------------------- */
@@ -94,6 +110,8 @@ void gwi_result_add(const gw_sync *s, const gwi_result *at, const gwi_list *list
 {
     if (at->v != NULL)
         gwi_vector()->scatter_add(at->v, list->index, list->value, list->n);
+    else if (gwi_is_aside(s))
+        gwi_aside_add(s, list);
     else
         add_to_pieces(at, list, s->base);
 }
@@ -121,11 +139,11 @@ bool gwi_looks_later(const gw_sync *s)
  * dropped, the rest goes back. */
 static void keep_finite(gw_sync *s, const gwi_list *selected)
 {
-    float *r = s->kept[GWI_RESIDUAL];
+    bool keeps = s->kept[GWI_RESIDUAL] != NULL;
 
-    for (size_t i = 0; r != NULL && i < selected->n; i++)
+    for (size_t i = 0; keeps && i < selected->n; i++)
         if (isfinite(selected->value[i]))
-            r[selected->index[i]] += selected->value[i];
+            keep_one(s, selected->index[i], selected->value[i]);
 }
 
 gwi_note gwi_look_at_selected(gw_sync *s)

@@ -85,6 +85,7 @@ struct gw_sync {
     gwi_small small;
     void *words; /* of all workers, for comparing models (agreement.c) */
     struct gwi_overlap *overlap; /* made by the first part fed */
+    struct gwi_aside *aside;     /* made by the first step of entries (entries.h) */
     gwi_measure measure;
     char asked[256]; /* canonical spec, before the number of workers was looked at */
     char text[256];  /* the same with every choice made */

@@ -11,6 +11,7 @@
 #include "kernels/random.h"
 #include "sync/state/agreement.h"
 #include "sync/state/memories.h"
+#include "sync/entries.h"
 #include "sync/overlap.h"
 #include "sync/segments.h"
 #include "sync/small.h"
@@ -267,6 +268,7 @@ void gw_sync_free(gw_sync *s)
     if (s == NULL)
         return;
     gwi_overlap_free(s);
+    gwi_aside_free(s);
     for (size_t i = 0; i < s->segment_count; i++)
         unprepare(s->segments[i]);
     gwi_segments_free(s);

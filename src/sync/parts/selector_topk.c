@@ -105,6 +105,11 @@ static void topk_run(gw_sync *s, float *r, const float *g)
     s->list.n = gwi_select_tiles(&tiles, r, g, n, s->list.index, s->list.value);
 }
 
+static bool topk_largest(const gwi_spec *spec)
+{
+    return ((const options *)gwi_options_of(spec, GWI_SELECTOR))->tile == 0;
+}
+
 const gwi_selector gwi_selector_topk = {
     .part = {.name = "topk",
              .keys = keys,
@@ -115,6 +120,7 @@ const gwi_selector gwi_selector_topk = {
     .density = topk_density,
     .most = topk_most,
     .run = topk_run,
+    .largest = topk_largest,
     .shows_bad = true,
 };
 
