@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from ._api import examples, isa, recipes, version
 from .comm import Comm, LocalGroup
-from .connect import connect, rendezvous
+from .joining.connect import connect, rendezvous
 from .errors import (DataError, DifferError, GradwireError, MismatchError,
                      NonFiniteError, PeerError, SpecError)
 from .spec import Advice, Description, OptimizerKind, check_spec, describe, describe_stage, needs_optimizer
 from .spec import advise as _advise
 
 if TYPE_CHECKING:
-    from .handle import Handle
+    from .models.handle import Handle
     from .sync import Sync
 
 __version__ = version()
@@ -48,7 +48,8 @@ def attach(model: Any, spec: str, optimizer: Any = None, **options: Any) -> Hand
     optimizer  always pass it: the spec is adapted to it (gradwire.advise())
     options    group, mesh, comm: who exchanges, if not DDP's own process group;
                momentum, nonfinite, seed, find_unused_parameters: how;
-               timeout, address, link: by which network; log: a run directory.
+               timeout, address, link: by which network; residual: on which device; log: a run
+               directory.
                help(gradwire.torch_hook.attach) explains each
 
     handle = gradwire.attach(model, "gtopk:0.01", optimizer)
@@ -64,7 +65,7 @@ def advise(spec: str, optimizer: Any, workers: int) -> Advice:
 
     optimizer  a torch.optim.Optimizer, or an OptimizerKind, which does not need torch"""
     if not isinstance(optimizer, OptimizerKind):
-        from .optimizer import kind_of
+        from .models.optimizer import kind_of
         optimizer = kind_of(optimizer)
     return _advise(spec, optimizer, workers)
 
@@ -77,6 +78,6 @@ def __getattr__(name: str) -> Any:
         from .sync import Sync
         return Sync
     if name == "Handle":
-        from .handle import Handle
+        from .models.handle import Handle
         return Handle
     raise AttributeError(f"module 'gradwire' has no attribute '{name}'")

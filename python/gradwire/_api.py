@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import (POINTER, Structure, c_char, c_char_p, c_double, c_float, c_int,
-                    c_size_t, c_uint, c_uint64, c_void_p)
+                    c_size_t, c_uint, c_uint32, c_uint64, c_void_p)
 from typing import Dict, List, Tuple, Type
 
 from . import errors
@@ -59,6 +59,11 @@ class Tensor(Structure):
 
 class Piece(Structure):
     _fields_ = [("at", c_void_p), ("floats", c_size_t)]
+
+
+class Entries(Structure):
+    _fields_ = [("index", POINTER(c_uint32)), ("value", POINTER(c_float)),
+                ("count", c_size_t)]
 
 
 class SyncOptions(Structure):
@@ -117,7 +122,7 @@ class KeyInfo(Structure):
 STRUCTS: Dict[str, Type[Structure]] = {
     "gw_comm_options": CommOptions, "gw_local_options": LocalOptions,
     "gw_traffic": Traffic, "gw_tensor": Tensor, "gw_sync_options": SyncOptions,
-    "gw_piece": Piece, "gw_spec_info": SpecInfo, "gw_memory_info": MemoryInfo, "gw_stage_info": StageInfo,
+    "gw_piece": Piece, "gw_entries": Entries, "gw_spec_info": SpecInfo, "gw_memory_info": MemoryInfo, "gw_stage_info": StageInfo,
     "gw_key_info": KeyInfo, "gw_optimizer_info": OptimizerInfo, "gw_advice": Advice,
     "gw_stats": Stats, "gw_health": Health}
 
@@ -167,6 +172,10 @@ FUNCTIONS: Dict[str, Tuple] = {
     "gw_sync_gradient_pieces": (c_int, c_void_p, POINTER(Piece), c_size_t),
     "gw_sync_gradient_part": (c_int, c_void_p, _floats, c_size_t),
     "gw_sync_overlaps": (c_int, c_void_p),
+    "gw_sync_takes_entries": (c_int, c_void_p),
+    "gw_sync_entries_due": (c_size_t, c_void_p),
+    "gw_sync_entries": (c_int, c_void_p, POINTER(Entries), POINTER(Entries),
+                        POINTER(Entries)),
     "gw_sync_model": (c_int, c_void_p, _floats),
     "gw_sync_model_due": (c_int, c_void_p),
     "gw_sync_scale": (c_double, c_void_p),

@@ -13,9 +13,9 @@ from typing import Any
 
 from accelerate import Accelerator
 
-from .handle import Handle
+from .models.handle import Handle
 from .torch_hook import attach as attach_to_torch
-from .worker_state import WorkerState
+from .models.worker_state import WorkerState
 
 
 def attach(accelerator: Accelerator, model: Any, spec: str, optimizer: Any,

@@ -19,9 +19,9 @@ from transformers import Trainer, TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
 from .errors import DataError
-from .handle import Handle
+from .models.handle import Handle
 from .torch_hook import attach as attach_to_torch
-from .worker_state import WorkerState
+from .models.worker_state import WorkerState
 
 
 def attach(trainer: Trainer, spec: str, **options: Any) -> Sync:

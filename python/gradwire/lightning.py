@@ -13,9 +13,9 @@ from typing import Any, Dict, Optional
 from lightning.pytorch import Callback
 from torch.nn.parallel import DistributedDataParallel
 
-from .handle import Handle
+from .models.handle import Handle
 from .torch_hook import attach
-from .worker_state import WorkerState
+from .models.worker_state import WorkerState
 
 
 class Sync(Callback):

@@ -17,7 +17,7 @@ import numpy as np
 
 from ._api import check, lib
 from .errors import DataError
-from .handshake import clean
+from .joining.handshake import clean
 from .spec import memories
 
 MAGIC = b"GWSTATE1"

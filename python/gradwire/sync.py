@@ -19,7 +19,7 @@ from typing import (Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Op
 import numpy as np
 
 from . import state
-from ._api import (NONFINITE, SKIPPED, Health, Piece, SyncOptions, Tensor, check, lib)
+from ._api import (NONFINITE, SKIPPED, Entries, Health, Piece, SyncOptions, Tensor, check, lib)
 from .comm import Comm
 from .errors import ArgumentError, DataError, GradwireError, NonFiniteError
 
@@ -69,6 +69,15 @@ def _new_layout(parts: Sequence[Part]) -> ctypes.c_void_p:
     layout = ctypes.c_void_p()
     check(lib.gw_layout_new(ctypes.byref(layout), tensors, len(parts)))
     return layout
+
+
+def _arrays(entries: Entries) -> Tuple[np.ndarray, np.ndarray]:
+    """Copies of index and value."""
+    if not entries.count:
+        return np.empty(0, np.uint32), np.empty(0, np.float32)
+    shape = (entries.count,)
+    return (np.ctypeslib.as_array(entries.index, shape).copy(),
+            np.ctypeslib.as_array(entries.value, shape).copy())
 
 
 class Sync:
@@ -177,6 +186,25 @@ class Sync:
         self._half = True  # until gradient() of all of it
         check(lib.gw_sync_gradient_part(self.pointer, address, tensor))
 
+    def entries(self, index: np.ndarray, value: np.ndarray,
+                keep: Callable[[np.ndarray, np.ndarray], None]
+                ) -> Optional[Tuple[np.ndarray, np.ndarray]]:
+        """A step for a caller that has the residual and has chosen entries from it, as
+        gw_sync_entries() in gradwire.h describes it. keep() gets what belongs back into
+        the residual. Returns index and value of the result's entries, or None if the step
+        is skipped."""
+        mine, result, kept = Entries(), Entries(), Entries()
+        mine.index = index.ctypes.data_as(ctypes.POINTER(ctypes.c_uint32))
+        mine.value = value.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+        mine.count = len(index)
+        try:
+            status = self._act(lib.gw_sync_entries, mine, result, kept, keep=(index, value))
+        except NonFiniteError:
+            keep(*_arrays(kept))
+            raise
+        keep(*_arrays(kept))
+        return _arrays(result) if status != SKIPPED else None
+
     def model_at(self, address: int) -> None:
         self._act(lib.gw_sync_model, address)
 
@@ -238,6 +266,16 @@ class Sync:
     def overlaps(self) -> bool:
         """Whether tensors are exchanged before the whole gradient is there."""
         return bool(lib.gw_sync_overlaps(self.pointer))
+
+    @property
+    def takes_entries(self) -> bool:
+        """Whether entries() can make steps of this sync, once a warm-up is over."""
+        return bool(lib.gw_sync_takes_entries(self.pointer))
+
+    @property
+    def entries_due(self) -> int:
+        """How many entries the next step takes; 0 if it needs the whole gradient."""
+        return lib.gw_sync_entries_due(self.pointer)
 
     @property
     def keeps_equal(self) -> bool:

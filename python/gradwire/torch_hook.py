@@ -10,22 +10,23 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
-from typing import Any, Iterator, Optional
+from typing import Any, Dict, Iterator, Optional
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from .agreement import Agreement, CommAgreement, GroupAgreement
-from .carrier import Carrier, attached, look_through, refuse
+from .models.agreement import Agreement, CommAgreement, GroupAgreement
+from .models.carrier import Carrier, attached, look_through, refuse
 from .comm import Comm
-from .connect import connect
-from .ddp import DDP
-from .handle import Handle
-from .optimizer import Plan, bare, local, plan
-from .plain import Plain
-from .run_log import RunLog, about_of
-from .sharded import Sharded, is_sharded
+from .joining.connect import connect
+from .models.ddp import DDP
+from .models.device import DeviceSync
+from .models.handle import Handle
+from .models.optimizer import Plan, bare, local, plan
+from .models.plain import Plain
+from .models.run_log import RunLog, about_of
+from .models.sharded import Sharded, is_sharded
 from .spec import check_spec, needs_optimizer
 from .sync import Sync
 
@@ -36,7 +37,7 @@ def attach(model: torch.nn.Module, spec: str,
            optimizer: Optional[torch.optim.Optimizer] = None, *,
            group: Any = None, mesh: Any = None, comm: Optional[Comm] = None,
            momentum: str = "auto", nonfinite: str = "stop", seed: int = 0,
-           find_unused_parameters: bool = False,
+           find_unused_parameters: bool = False, residual: str = "auto",
            timeout: float = 60.0, address: Optional[str] = None,
            link: Optional[str] = None, log: Optional[str] = None) -> Handle:
     """Makes `model` exchange gradients or models as `spec` describes. All workers call it
@@ -63,6 +64,9 @@ def attach(model: torch.nn.Module, spec: str,
     find_unused_parameters
                For a module without DDP that uses some parameters only in some steps: workers
                tell each other in every step which ones they have used.
+    residual   Where entries are selected and what is not sent waits: "host", or the model's
+               own "device", so that only entries cross to the host; "auto" is "device" for
+               a model on a GPU. Specs that cannot select there use the host, and say so.
     timeout    After so many seconds without an answer, a worker counts as dead.
     address    The address by which other hosts reach this one, if gradwire guesses wrong.
     link       Emulates a network such as "100mbit,1ms", for workers on one machine.
@@ -74,6 +78,8 @@ def attach(model: torch.nn.Module, spec: str,
     with agreement:
         check_spec(spec)
         _check_use(carrier, spec, optimizer, nonfinite)
+        if residual not in ("auto", "host", "device"):
+            raise ValueError(f"invalid residual='{residual}'; expected 'auto', 'host' or 'device'")
         made = plan(spec, optimizer, agreement.workers, momentum, carrier.parameters())
         if comm is not None and link is not None:
             raise ValueError("link= emulates a network for connections that attach() makes; "
@@ -84,8 +90,7 @@ def attach(model: torch.nn.Module, spec: str,
         with agreement.telling(line):
             if link is not None:
                 line.link(link)
-        sync = Sync([(name, tuple(local(p.detach()).shape)) for name, p in names.items()],
-                    made.spec, line, nonfinite=nonfinite, seed=seed)
+        sync = _sync(names, made.spec, line, residual, nonfinite=nonfinite, seed=seed)
         with agreement.telling(line):
             exchange = carrier.make_exchange(sync, names, made.moved)
         if needs_optimizer(made.spec):
@@ -101,6 +106,20 @@ def attach(model: torch.nn.Module, spec: str,
         about = about_of(sync, spec, carrier.module, optimizer, seed)
         handle._write_log(RunLog(log, handle, about))
     return handle
+
+
+def _sync(parameters: Dict[str, torch.nn.Parameter], spec: str, line: Comm, residual: str,
+          **options: Any) -> Sync:
+    """The sync, with its residual where it belongs. Says so if that cannot be."""
+    layout = [(name, tuple(local(p.detach()).shape)) for name, p in parameters.items()]
+    device = next(iter(parameters.values())).device
+    if residual == "host" or (residual == "auto" and device.type == "cpu"):
+        return Sync(layout, spec, line, **options)
+    sync = DeviceSync(layout, spec, line, device, **options)
+    if sync.residual is None and line.rank == 0:
+        print(f"gradwire: '{spec}' cannot select on the device, so all {4 * sync.floats:,} bytes "
+              f"of a gradient cross to the host and back in a step", file=sys.stderr, flush=True)
+    return sync
 
 
 def _tell(plan: Plan) -> None:

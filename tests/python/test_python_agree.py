@@ -18,7 +18,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import gradwire
-from gradwire import mesh, torch_hook
+from gradwire import torch_hook
+from gradwire.joining import mesh
 from torch_crew import raises
 
 WORKERS, DIES = 3, 9

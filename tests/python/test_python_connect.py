@@ -15,7 +15,7 @@ from torch_crew import raises, skip_without
 
 skip_without("numpy")
 import gradwire
-from gradwire import calls, lines, members, mesh
+from gradwire.joining import calls, lines, members, mesh
 from support_caller import SECRET, Caller, dial
 from support_threads import averages, free_port, on_threads, run_tests
 

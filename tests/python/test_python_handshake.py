@@ -17,7 +17,7 @@ from torch_crew import raises, skip_without
 
 skip_without("numpy")
 import gradwire
-from gradwire import handshake, members
+from gradwire.joining import handshake, members
 from support_caller import SECRET, Caller, dial, exactly, record
 from support_threads import averages, free_port, on_threads, run_tests
 

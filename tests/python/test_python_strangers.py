@@ -13,7 +13,7 @@ from torch_crew import raises, skip_without
 
 skip_without("numpy")
 import gradwire
-from gradwire import addresses, lines, meeting, members
+from gradwire.joining import addresses, lines, meeting, members
 from support_caller import Caller, dial, record
 from support_strangers import KINDS, call, drips, is_silent, sends_a_pickle
 from support_threads import averages, free_port, on_threads, run_tests

@@ -136,7 +136,7 @@ def unused(rank, workers):
 
 def brain_floats(rank, workers):
     """bf16, which not every version of Gloo lets DDP begin with: below DDP."""
-    from gradwire.exchange import Exchange, _Bucket
+    from gradwire.models.exchange import Exchange, _Bucket
     parameters = {"a": nn.Parameter(torch.zeros(40, 5, dtype=torch.bfloat16)),
                   "b": nn.Parameter(torch.zeros(3))}
     group = gradwire.LocalGroup(1)

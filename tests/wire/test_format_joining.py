@@ -13,7 +13,7 @@ try:
     import numpy  # noqa: F401
 
     import gradwire
-    import gradwire.handshake  # noqa: F401
+    import gradwire.joining.handshake  # noqa: F401
 except ImportError:
     sys.exit(77)
 

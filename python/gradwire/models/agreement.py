@@ -12,9 +12,9 @@ from typing import Any, Iterator, List, Optional
 import torch
 import torch.distributed as dist
 
-from .comm import Comm
-from .errors import DataError, GradwireError, PeerError
-from .handshake import clean
+from ..comm import Comm
+from ..errors import DataError, GradwireError, PeerError
+from ..joining.handshake import clean
 
 _MOST = 1 << 16
 

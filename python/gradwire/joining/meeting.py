@@ -11,7 +11,7 @@ from typing import Dict, List, Optional, Tuple
 
 from . import handshake, members
 from .calls import Call
-from .errors import GradwireError, MismatchError, PeerError
+from ..errors import GradwireError, MismatchError, PeerError
 from .handshake import (EVERYBODY, FAILED, MEET, RECORD, REASON_MAX, Session, Stranger,
                         WrongSecret, clean)
 from .lines import Conversation, Line, Lines

@@ -18,9 +18,9 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 import numpy as np
 import torch
 
-from .errors import GradwireError
-from .spec import Advice, OptimizerKind, advise
-from .sync import Sync
+from ..errors import GradwireError
+from ..spec import Advice, OptimizerKind, advise
+from ..sync import Sync
 
 Parameters = Mapping[str, torch.nn.Parameter]
 

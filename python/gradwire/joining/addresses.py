@@ -7,7 +7,7 @@ import os
 import socket
 from typing import Any, List, Optional, Sequence, Tuple
 
-from .errors import GradwireError
+from ..errors import GradwireError
 from .members import Address
 
 # More than there are workers: those who gave up and call again, and strangers.

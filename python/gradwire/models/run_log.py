@@ -12,7 +12,7 @@ import os
 import time
 from typing import Any, Dict, Optional
 
-from ._api import isa, version
+from .._api import isa, version
 
 # A line for each so many steps, besides those with results of evaluations.
 EVERY = 10

@@ -19,9 +19,10 @@ from typing import Any, Dict, Iterator, List, Optional, Set
 import numpy as np
 import torch
 
+from .device import DeviceSync, Place
 from .exchange import Exchange, _at_the_end
 from .optimizer import Moved, local
-from .sync import Sync
+from ..sync import Sync
 
 
 class Gathered(Exchange):
@@ -95,6 +96,8 @@ class Gathered(Exchange):
             self._watch()
 
     def _exchange_all(self, gradients: List[torch.Tensor]) -> bool:
+        if isinstance(self.sync, DeviceSync) and self.sync.by_entries:
+            return self._exchange_entries(self.sync, gradients)
         if all(map(_in_place, gradients)):
             return self.sync.gradient_pieces([(g.data_ptr(), g.numel()) for g in gradients])
         places = [self.vector()[part.offset:part.offset + part.size]
@@ -104,6 +107,14 @@ class Gathered(Exchange):
         good = self.sync.gradient_at(self.vector().data_ptr())
         for place, gradient in zip(places, gradients):
             gradient.copy_(place.view(gradient.shape))
+        return good
+
+    def _exchange_entries(self, sync: DeviceSync, gradients: List[torch.Tensor]) -> bool:
+        flat = [gradient.reshape(-1) for gradient in gradients]  # a copy if it must be
+        good = sync.step([Place(part.offset, at) for part, at in zip(sync.parts, flat)])
+        for at, gradient in zip(flat, gradients):
+            if not gradient.is_contiguous():
+                gradient.copy_(at.view(gradient.shape))
         return good
 
     # ---- parameters without gradients ------------------------------------------

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from typing import List, NamedTuple, Sequence, Tuple
 
-from .errors import DataError
+from ..errors import DataError
 from .handshake import clean
 
 Address = Tuple[str, int]

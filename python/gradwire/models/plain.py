@@ -8,11 +8,11 @@ import torch
 import torch.distributed as dist
 
 from .carrier import Carrier
-from .comm import Comm
+from ..comm import Comm
 from .exchange import Exchange
 from .gathered import Gathered
 from .optimizer import Moved, local
-from .sync import Sync
+from ..sync import Sync
 
 
 class Plain(Carrier):

@@ -17,8 +17,8 @@ from typing import Callable, List, Optional, Union
 
 from . import members
 from .addresses import addresses_of, listen, listen_at
-from .comm import Comm
-from .errors import GradwireError
+from ..comm import Comm
+from ..errors import GradwireError
 from .meeting import Guest, Host
 from .members import Address, Member
 from .mesh import Mesh

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 
 from .carrier import Carrier
-from .errors import DataError, GradwireError
+from ..errors import DataError, GradwireError
 from .exchange import Exchange
 from .optimizer import Moved
 from .run_log import RunLog
-from .spec import check_spec, describe, memories
+from ..spec import check_spec, describe, memories
 from .stepper import Stepper
-from .sync import Sync
+from ..sync import Sync
 
 
 class Handle:

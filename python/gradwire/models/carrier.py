@@ -16,7 +16,7 @@ import torch
 
 from .exchange import Exchange
 from .optimizer import Moved
-from .sync import Sync
+from ..sync import Sync
 
 _COMPILED = "_orig_mod."
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
-from .sync import Part
+from ..sync import Part
 
 # The names in each bucket, in their order: what tells one layout of DDP's from another.
 Shape = Tuple[Tuple[str, ...], ...]

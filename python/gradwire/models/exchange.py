@@ -2,6 +2,7 @@
 """One handle's exchange: buckets in, futures out, and the comm's thread in between."""
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import warnings
@@ -11,10 +12,11 @@ import torch
 import torch.distributed as dist
 
 from .arrangement import Run, Shape, order_for, runs_of
-from .errors import GradwireError
+from .device import DeviceSync, Place
+from ..errors import GradwireError
 from .optimizer import Moved, local
-from .sync import Sync
-from .thread import Job
+from ..sync import Sync
+from ..thread import Job
 
 
 class _Bucket(NamedTuple):
@@ -215,6 +217,9 @@ class Exchange:
         if self._moved is not None:
             self.sync.set_momentum(self._moved.momentum)
             self.sync.set_rate(self._moved.rate)
+        if isinstance(self.sync, DeviceSync) and self.sync.by_entries:
+            self._exchange_entries(self.sync, buckets)
+            return
         if self._fed or not all(map(_is_plain, buckets)):
             self._exchange_vector(buckets)
             return
@@ -230,6 +235,20 @@ class Exchange:
         found = [(run.in_vector, bucket.buffer.data_ptr() + 4 * run.in_bucket, run.size)
                  for bucket in buckets for run in self._runs(bucket.names)]
         return [(address, size) for _, address, size in sorted(found)]
+
+    def _exchange_entries(self, sync: DeviceSync, buckets: List[_Bucket]) -> None:
+        """The vector stays on its device, in DDP's own memory."""
+        places = [Place(run.in_vector, bucket.buffer[run.in_bucket:run.in_bucket + run.size])
+                  for bucket in buckets for run in self._runs(bucket.names)]
+        with contextlib.ExitStack() as streams:
+            for bucket in buckets:
+                streams.enter_context(_stream_of(bucket))
+            good = sync.step(places)
+            self._skip = not good
+            for bucket in buckets:
+                if not good:
+                    bucket.buffer.fill_(float("nan"))
+                bucket.future.set_result(bucket.buffer)
 
     def _exchange_vector(self, buckets: List[_Bucket]) -> None:
         for bucket in buckets[self._fed:]:

@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .carrier import Carrier, attached, name_of
 from .exchange import Exchange
 from .optimizer import Moved
-from .sync import Sync
+from ..sync import Sync
 
 
 class DDP(Carrier):

@@ -17,9 +17,9 @@ from typing import Any, Dict, List, Mapping
 import numpy as np
 import torch
 
-from .errors import DataError
+from ..errors import DataError
 from .optimizer import bare
-from .spec import needs_optimizer
+from ..spec import needs_optimizer
 
 _MARGIN = 1 << 20
 

@@ -19,7 +19,7 @@ from typing import Dict, List, Optional, Sequence, Set
 
 from . import handshake
 from .calls import Call
-from .errors import GradwireError, PeerError
+from ..errors import GradwireError, PeerError
 from .handshake import FAILED, MESH, READY, REASON_MAX, Session, clean
 from .lines import Conversation, Line, Lines
 from .members import Member
