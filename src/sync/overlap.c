@@ -27,7 +27,7 @@ typedef struct gwi_overlap {
 
 int gw_sync_overlaps(const gw_sync *s)
 {
-    return gwi_spec_is_dense(&s->spec);
+    return gwi_spec_is_dense(&s->spec) && s->undo == NULL;
 }
 
 static bool piecewise(const gw_sync *s)
@@ -165,6 +165,9 @@ static void feed(gwi_overlap *o, size_t tensor)
 
 gw_status gw_sync_gradient_part(gw_sync *s, float *grad, size_t tensor)
 {
+    /* A step that may be put back begins when the vector is complete. */
+    if (s->undo != NULL)
+        return GW_OK;
     if (s->overlap == NULL)
         GWI_TRY(make(s));
     gwi_overlap *o = s->overlap;

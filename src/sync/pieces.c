@@ -64,17 +64,41 @@ static gw_status get_gathered(gw_sync *s)
                : gw_fail(GW_ERR_NOMEM, "not enough memory to gather %zu floats", n);
 }
 
-static gw_status by_copies(gw_sync *s, const gwi_result *p, gwi_note *note)
+static void gather(gw_sync *s, const gwi_result *p)
 {
     float *v = s->gathered;
 
     for (size_t i = 0; i < p->count; v += p->pieces[i++].floats)
         memcpy(v, p->pieces[i].at, p->pieces[i].floats * sizeof *v);
-    GWI_TRY(gwi_sync_whole(s, s->gathered, note));
-    v = s->gathered;
+}
+
+static void scatter(gw_sync *s, const gwi_result *p)
+{
+    const float *v = s->gathered;
+
     for (size_t i = 0; i < p->count; v += p->pieces[i++].floats)
         memcpy(p->pieces[i].at, v, p->pieces[i].floats * sizeof *v);
+}
+
+static gw_status by_copies(gw_sync *s, const gwi_result *p, gwi_note *note)
+{
+    gather(s, p);
+    GWI_TRY(gwi_sync_whole(s, s->gathered, note));
+    scatter(s, p);
     return GW_OK;
+}
+
+/* A step that may be put back leaves the pieces alone if it fails. */
+static gw_status by_one_call(gw_sync *s, const gwi_result *p)
+{
+    gw_status st;
+
+    GWI_TRY(get_gathered(s));
+    gather(s, p);
+    st = gw_sync_gradient(s, s->gathered);
+    if (st == GW_OK)
+        scatter(s, p);
+    return st;
 }
 
 /* ---- the call ----------------------------------------------------------- */
@@ -103,6 +127,8 @@ gw_status gw_sync_gradient_pieces(gw_sync *s, const gw_piece *pieces, size_t cou
     GWI_TRY(check_pieces(s, pieces, count));
     if (count == 1)
         return gw_sync_gradient(s, pieces[0].at);
+    if (s->undo != NULL)
+        return by_one_call(s, &at);
     gwi_sync_begin_step(s);
     if (!s->now.gradient || gwi_goes_straight(s)) {
         st = gwi_sync_pieces(s, &at, &note);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/vector.h"
+#include "sync/elastic/undo.h"
 #include "sync/state/agreement.h"
 #include "sync/state/past_models.h"
 #include "sync/buckets.h"
@@ -211,7 +212,15 @@ gw_status gwi_sync_bucket(gw_sync *s, const gwi_bucket *b, float *grad, gwi_note
     return st;
 }
 
-gw_status gw_sync_gradient(gw_sync *s, float *grad)
+/* Whether the next step exchanges gradients. */
+static bool gradients_due(const gw_sync *s)
+{
+    gwi_phase phase = s->phase;
+
+    return gwi_schedule_at(&s->spec, s->step + 1, s->comm->workers, &phase).gradient;
+}
+
+static gw_status gradient_step(gw_sync *s, float *grad)
 {
     gwi_note note = 0;
     gw_status st;
@@ -223,6 +232,17 @@ gw_status gw_sync_gradient(gw_sync *s, float *grad)
         st = gwi_sync_whole(s, grad, &note);
     }
     return gwi_sync_outcome(s, st, note);
+}
+
+gw_status gw_sync_gradient(gw_sync *s, float *grad)
+{
+    gw_status st;
+
+    if (gwi_undo_answers(s, grad, GWI_GRADIENT_CALL, &st))
+        return st;
+    if (gradients_due(s))
+        gwi_undo_begin(s, grad);
+    return gwi_undo_end(s, grad, GWI_GRADIENT_CALL, gradient_step(s, grad));
 }
 
 /* ---- models ------------------------------------------------------------- */
@@ -318,19 +338,40 @@ static gw_status model_step(gw_sync *s, float *params)
     return gwi_agreement_due(s) ? gwi_agreement_check(s, params) : GW_OK;
 }
 
+/* Nothing but a comparison can fail where models are not exchanged. */
+static gw_status end_model_step(gw_sync *s, float *params, gw_status st)
+{
+    bool exchanges = s->now.model || gwi_repairs(s);
+
+    if (!exchanges && st < 0)
+        gwi_undo_settle(s, GWI_MODEL_CALL, GW_OK);
+    st = gwi_undo_end(s, params, GWI_MODEL_CALL, st);
+    if (st == GW_OK && exchanges)
+        gwi_undo_common(s, params);
+    return st;
+}
+
 gw_status gw_sync_model(gw_sync *s, float *params)
 {
+    gw_status st;
+
+    if (gwi_undo_answers(s, params, GWI_MODEL_CALL, &st))
+        return st;
     GWI_TRY(check_started(s));
+    if (s->step == gwi_schedule_start(&s->spec))
+        gwi_undo_common(s, params);
     if (!gw_sync_model_due(s))
         return GW_OK;
     if (refers(s))
         memcpy(s->kept[GWI_REFERENCE], params, s->layout->floats * sizeof *params);
+    if (s->now.model || gwi_repairs(s))
+        gwi_undo_begin(s, params);
     gwi_measure_begin(s);
-    gw_status st = model_step(s, params);
+    st = model_step(s, params);
     if (st == GW_OK && s->now.model)
         s->exchanged = s->step;
     gwi_measure_end(s);
-    return st;
+    return end_model_step(s, params, st);
 }
 
 gw_status gw_sync_start(gw_sync *s, float *params)
@@ -360,6 +401,32 @@ static bool leaves_equal(const gw_sync *s)
            s->step == s->exchanged;
 }
 
+/* Ends a training whose workers may come and go. Those that come later take the model
+ * as it is then. There is no comparison, which those that have it behind them would not
+ * take part in again; every entry has one. */
+static gw_status finish_elastic(gw_sync *s, float *params, bool averages)
+{
+    gwi_note note = 0;
+    gw_status st;
+
+    if (gwi_undo_answers(s, params, GWI_MODEL_CALL, &st))
+        return st;
+    if (!averages || s->undo->finished == s->step)
+        return GW_OK;
+    gwi_undo_begin(s, params);
+    gwi_end_models(s, params);
+    gwi_measure_begin(s);
+    st = average_models(s, params, &note);
+    gwi_measure_end(s);
+    st = gwi_model_outcome(s, st, note);
+    if (st == GW_OK)
+        gwi_undo_finish(s, params);
+    st = gwi_undo_end(s, params, GWI_MODEL_CALL, st);
+    if (st == GW_OK)
+        gwi_undo_common(s, params);
+    return st;
+}
+
 gw_status gw_sync_finish(gw_sync *s, float *params)
 {
     bool meets = s->spec.subject != GWI_GRADIENT;
@@ -367,6 +434,8 @@ gw_status gw_sync_finish(gw_sync *s, float *params)
     gwi_note note = 0;
     gw_status st = GW_OK;
 
+    if (s->undo != NULL)
+        return finish_elastic(s, params, averages);
     gwi_end_models(s, params);
     if (averages) {
         gwi_measure_begin(s);

@@ -51,6 +51,8 @@ typedef struct gwi_guard {
     gw_health health;
 } gwi_guard;
 
+typedef struct gwi_undo gwi_undo;
+
 struct gw_sync {
     gw_comm *comm;
     gw_layout *layout;
@@ -86,6 +88,8 @@ struct gw_sync {
     void *words; /* of all workers, for comparing models (agreement.c) */
     struct gwi_overlap *overlap; /* made by the first part fed */
     struct gwi_aside *aside;     /* made by the first step of entries (entries.h) */
+    gwi_undo *undo; /* what to go back to; NULL: failures are for good (elastic/undo.h)
+                     */
     gwi_measure measure;
     char asked[256]; /* canonical spec, before the number of workers was looked at */
     char text[256];  /* the same with every choice made */

@@ -12,6 +12,7 @@
 #include "sync/state/agreement.h"
 #include "sync/state/memories.h"
 #include "sync/entries.h"
+#include "sync/elastic/undo.h"
 #include "sync/overlap.h"
 #include "sync/segments.h"
 #include "sync/small.h"
@@ -269,6 +270,7 @@ void gw_sync_free(gw_sync *s)
         return;
     gwi_overlap_free(s);
     gwi_aside_free(s);
+    gwi_undo_free(s);
     for (size_t i = 0; i < s->segment_count; i++)
         unprepare(s->segments[i]);
     gwi_segments_free(s);
