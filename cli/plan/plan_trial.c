@@ -28,6 +28,9 @@ static const size_t floats_most = (size_t)16 << 20, floats_least = 100000;
  * many steps they come again. */
 enum { SHIFT = 4096, GRADIENTS = WARM_STEPS + MEASURED_STEPS };
 
+/* The width of matrices where the model's own are not known. */
+enum { WIDTH = 1024 };
+
 typedef struct trial {
     const gwc_plan_job *job;
     const char *spec;
@@ -80,9 +83,31 @@ static gw_status count_steps(trial *t)
 /* ---- a worker ---------------------------------------------------------------------
  */
 
+/* Which tensors the model has is not known. Square matrices of a usual width are
+ * assumed, for methods that look at rows and columns; what fills no row is a vector. */
+static gw_status make_layout(gw_layout **out, size_t n)
+{
+    gw_tensor *t = gwt_calloc(n / (WIDTH * WIDTH) + 2, sizeof *t, "tensors");
+    size_t count = 0, at = 0;
+    gw_status st;
+
+    if (t == NULL)
+        return GW_ERR_NOMEM;
+    while (n - at >= WIDTH) {
+        size_t rows = (n - at) / WIDTH;
+        rows = rows < WIDTH ? rows : WIDTH;
+        t[count++] = (gw_tensor){"matrix", at, rows, WIDTH};
+        at += rows * WIDTH;
+    }
+    if (at < n)
+        t[count++] = (gw_tensor){"rest", at, 1, n - at};
+    st = gw_layout_new(out, t, count);
+    gwt_free(t);
+    return st;
+}
+
 static gw_status open_worker(worker *w)
 {
-    gw_tensor whole = {"all", 0, 1, w->t->n};
     gw_layout *layout;
     gw_status st;
 
@@ -91,7 +116,7 @@ static gw_status open_worker(worker *w)
         return GW_ERR_NOMEM;
     w->params = w->grad + w->t->n;
     GWT_TRY(gwc_virtual_net_join(&w->comm, w->t->net, w->rank));
-    GWT_TRY(gw_layout_new(&layout, &whole, 1));
+    GWT_TRY(make_layout(&layout, w->t->n));
     st = gw_sync_new(&w->sync, w->t->spec, layout, w->comm, NULL);
     gw_layout_free(layout);
     if (st == GW_OK)

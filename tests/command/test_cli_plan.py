@@ -87,6 +87,23 @@ def parts_add_up():
         check(near(parts, row["step_s"], 0.05), f"{row['sync']}: {parts} of {row['step_s']}")
 
 
+def long_periods():
+    """What is sent once in a period is counted, however long the period is."""
+    rows = plan("--params", 100000, "--workers", 4, "--compute", 2, "--link", "10mbit",
+                "--sync", "local:8 local:30 diloco:30 sparseloco:30")
+    sent = {name: row["bytes_per_step"] for name, row in rows.items()}
+    check(near(sent["local:30"] * 30, sent["local:8"] * 8, 0.01), f"bytes: {sent}")
+    check(near(sent["diloco:30"], sent["local:30"], 0.01), f"bytes: {sent}")
+    check(0 < sent["sparseloco:30"] < sent["diloco:30"] / 20, f"bytes: {sent}")
+
+
+def matrices():
+    """A model of which only the size is known is not one vector."""
+    rows = plan("--params", "4m", "--workers", 2, "--compute", 2, "--link", "10mbit", "--sync", "dense lowrank:4")
+    sent = {name: row["bytes_per_step"] for name, row in rows.items()}
+    check(sent["lowrank:4"] < sent["dense"] / 20, f"bytes: {sent}")
+
+
 SLOW = ["--params", "300k", "--compute", "100ms", "--link", "10mbit,1ms"]
 # A step that computes for ten minutes has nothing to gain.
 FAST = ["--params", "100k", "--compute", "600s", "--link", "100gbit,1us"]
@@ -361,6 +378,8 @@ slow_network()
 whole_periods()
 outer_steps()
 parts_add_up()
+long_periods()
+matrices()
 advice()
 models_stay_equal()
 over_one_machine()
