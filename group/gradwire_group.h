@@ -24,7 +24,7 @@
 #ifndef GRADWIRE_GROUP_H
 #define GRADWIRE_GROUP_H
 
-#include "gradwire.h"
+#include "gradwire_elastic.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -98,6 +98,45 @@ GW_API void gw_group_interrupt(gw_group *group);
 
 /* Tells the meeting that this worker leaves, and releases group, which may be NULL. */
 GW_API void gw_group_leave(gw_group *group);
+
+/* ---- a training that goes on when members die, join and leave ------------------- */
+
+/* What a worker trains, filled in by the caller; and below, what gw_group_enter() makes
+ * of it, which begins with zeros. */
+typedef struct gw_training {
+    size_t struct_size; /* sizeof(gw_training) */
+    const char *spec;   /* these as for gw_sync_new() */
+    const gw_layout *layout;
+    const gw_sync_options *options;
+    float *params; /* this worker's model */
+    int leaves;    /* these as in gw_enter_options */
+    gw_status (*hand)(void *arg, gw_comm *comm, const gw_entry *entry);
+    void *arg;
+
+    gw_comm *comm; /* of the view */
+    gw_sync *sync; /* on it */
+    gw_entry entry;
+} gw_training;
+
+/* Enters the next view and brings this worker to the state that all members have:
+ * gw_group_next(), gw_sync_new() for the first time, and gw_sync_enter(). If a member
+ * dies meanwhile, or leaves, it enters the view after. Call it first of all, and again
+ *
+ * - when a call of the sync has failed and gw_group_lost() says why; then make the same
+ *   call with the same vector again, unless entry.joined;
+ * - between two steps, when gw_group_due();
+ * - with `leaves` set, between two steps, to leave; then gw_training_end() and
+ *   gw_group_leave().
+ *
+ * Fails as gw_group_next() and gw_sync_enter() do. */
+GW_API gw_status gw_group_enter(gw_group *group, gw_training *training);
+
+/* Returns 1 if a status means that another worker is gone or does not answer, so that
+ * gw_group_enter() helps. */
+GW_API int gw_group_lost(gw_status status);
+
+/* Releases sync and comm. */
+GW_API void gw_training_end(gw_training *training);
 
 /* ---- the meeting ----------------------------------------------------------------- */
 

@@ -38,6 +38,8 @@ typedef struct gw_entry {
     double lost;          /* the norm of what waited in the residuals of those that are
                            * gone, as far as it was known when they last exchanged */
     uint64_t step;        /* steps that this worker's model has made */
+    uint32_t check;       /* CRC-32C of the common model; of workers that are about to
+                           * apply a result that others have applied, of the one before */
     const uint64_t *ids;  /* of the workers by rank, which stay as long as they train;
                            * valid until the next entry of the sync */
     const uint8_t *takes; /* by rank: 1 where a worker took the state; likewise */
@@ -85,6 +87,12 @@ GW_API gw_status gw_sync_enter(gw_sync **sync, gw_comm *comm, float *params,
  * call it with the same len. */
 GW_API gw_status gw_entry_hand(gw_comm *comm, const gw_entry *entry, void *bytes,
                                size_t len);
+
+/* Returns the step of the last exchange that all workers have made, and the number of
+ * steps from that to the next one: 1, unless the method makes local steps. Both are the
+ * same on all workers after an entry, and 0 before the first one. */
+GW_API uint64_t gw_sync_exchanged(const gw_sync *sync);
+GW_API uint64_t gw_sync_period(const gw_sync *sync);
 
 #ifdef __cplusplus
 }

@@ -115,8 +115,8 @@ void gwi_aside_add(const gw_sync *s, const gwi_list *list)
 
 /* ---- the calls ------------------------------------------------------------------ */
 
-/* Whether this step can be made of entries; asked of a sync whose step has begun. */
-/* A step that may be put back needs the sync's own residual. */
+/* Whether this step can be made of entries; asked of a sync whose step has begun. A
+ * step that may be put back needs the sync's own residual. */
 static bool takes_entries(const gw_sync *s)
 {
     const gwi_selector *selector = gwi_selector_of(&s->spec);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/crc32c.h"
+#include "sync/schedule.h"
 #include "sync/segments.h"
 #include "sync/state/memories.h"
 #include "wire/wire_bytes.h"
@@ -80,11 +81,13 @@ static bool is_compared(const gw_sync *s)
     return !gwi_selector_of(&s->spec)->of_models;
 }
 
-static uint64_t own_word(const gwi_meet *m)
+static uint64_t own_word(gwi_meet *m)
 {
     const gw_sync *s = m->sync;
     const float *x = m->model != NULL ? m->model : gwi_common_model(s, m->params);
     uint64_t check = gwi_crc32c(0, x, s->layout->floats * sizeof *x);
+
+    m->entry.check = (uint32_t)check;
 
     if (!is_compared(s))
         return 0;
@@ -284,4 +287,22 @@ gw_status gw_sync_enter(gw_sync **sync, gw_comm *comm, float *params,
         gwi_forget(m.sync);
     clean_up(&m);
     return st;
+}
+
+uint64_t gw_sync_exchanged(const gw_sync *s)
+{
+    return s->undo != NULL ? s->undo->base : 0;
+}
+
+uint64_t gw_sync_period(const gw_sync *s)
+{
+    gwi_phase phase = s->phase;
+
+    if (s->undo == NULL)
+        return 0;
+    if (s->spec.subject == GWI_GRADIENT || s->step < gwi_schedule_start(&s->spec))
+        return 1;
+    if (phase.end <= s->undo->base)
+        (void)gwi_schedule_at(&s->spec, s->undo->base + 1, s->comm->workers, &phase);
+    return phase.end - s->undo->base;
 }
