@@ -60,6 +60,28 @@ static gw_status store_count(const gwc_flag *flag, const char *title, const char
     return GW_OK;
 }
 
+static gw_status store_range(const gwc_flag *flag, const char *title, const char *text,
+                             void *at)
+{
+    const char *colon = strchr(text, ':');
+    uint64_t least = 0, most;
+    char first[32];
+
+    if (colon != NULL) {
+        snprintf(first, sizeof first, "%.*s", (int)(colon - text), text);
+        GWT_TRY(gwt_parse_count(title, first, count_of(flag->min), count_of(flag->max),
+                                &least));
+        text = colon + 1;
+    }
+    GWT_TRY(
+        gwt_parse_count(title, text, count_of(flag->min), count_of(flag->max), &most));
+    if (least > most)
+        return gw_fail(GW_ERR_ARG, "%s: MIN:MAX has MIN above MAX", title);
+    int pair[2] = {(int)most, (int)least};
+    memcpy(at, pair, sizeof pair);
+    return GW_OK;
+}
+
 static gw_status store_real(const gwc_flag *flag, const char *title, const char *text,
                             void *at)
 {
@@ -85,6 +107,8 @@ static gw_status store(const gwc_flag *flag, const char *text, void *settings)
     case GWC_COUNT:
     case GWC_INT:
         return store_count(flag, title, text, at);
+    case GWC_RANGE:
+        return store_range(flag, title, text, at);
     case GWC_REAL:
         return store_real(flag, title, text, at);
     case GWC_CHOICE:

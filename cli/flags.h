@@ -13,6 +13,7 @@ typedef enum gwc_kind {
     GWC_TEXT,   /* const char *, borrowed from argv */
     GWC_COUNT,  /* uint64_t in min..max */
     GWC_INT,    /* int in min..max */
+    GWC_RANGE,  /* int[2] in min..max: "N" is {N, 0}, "A:B" is {B, A} */
     GWC_REAL,   /* double in min..max */
     GWC_CHOICE, /* int: the index in arg, a list separated by '|' */
     GWC_SWITCH, /* int: 1 if given; takes no value */

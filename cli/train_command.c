@@ -65,10 +65,11 @@ static const gwc_flag flags[] = {
      AT(run.seed), 0, 1e19},
 
     {.help = "Synchronisation"},
-    {"workers", "N", NULL,
+    {"workers", "N|MIN:MAX", NULL,
      "number of workers [4]; under mpirun, the number of\n"
-     "processes that it started",
-     GWC_INT, AT(run.workers), 1, 1024},
+     "processes that it started; with --join, MIN:MAX\n"
+     "lets workers die, join and leave (docs/elastic.md)",
+     GWC_RANGE, AT(run.workers), 1, 1024},
     {"sync", "SPEC", "dense", "the method, as a spec; see 'gradwire list'", GWC_TEXT,
      AT(run.sync), 0, 0},
     {"advice", "off|on", "on",
@@ -225,6 +226,7 @@ static void print_help(void)
  * the handler installed, so they must ignore it. */
 static gwt_job *volatile running;
 static volatile sig_atomic_t asked;
+static gwc_joined *volatile waiting; /* a worker that may wait for others */
 static pid_t parent;
 
 /* The first signal asks the run to stop; the second ends the process. */
@@ -237,6 +239,7 @@ static void on_signal(int number)
         _exit(GWC_STOPPED);
     asked = 1;
     gwt_job_stop(running);
+    gwc_join_wake(waiting);
 }
 
 static void catch_signals(gwt_job *job)
@@ -275,10 +278,16 @@ static void show_start(const settings *set, const gwt_job *job)
         fprintf(stderr, "resuming from %s at step %" PRIu64 "\n", resumed, step);
 }
 
-/* Only rank 0 prints. */
+/* Only rank 0 prints. Where workers change, each says how it begins. */
 static int speaks(const settings *set)
 {
     return set->run.comm == NULL || gw_comm_rank(set->run.comm) == 0;
+}
+
+/* Whether it is this worker that knows what came out. */
+static int ends_first(const settings *set, const gwt_job *job)
+{
+    return set->run.views != NULL ? gwt_job_summary(job)->first : speaks(set);
 }
 
 /* How to continue a run that Ctrl-C ended. */
@@ -322,14 +331,18 @@ static int run_job(const settings *set, gwt_job *job)
     st = gwt_job_run(job, &observer);
     running = NULL;
     if (st != GW_OK)
-        return GWC_FAILED;
-    if (speaks(set) && set->json)
+        return st == GW_ERR_STOPPED && asked ? GWC_STOPPED : GWC_FAILED;
+    if (gwt_job_summary(job)->left && !set->quiet)
+        fprintf(stderr, "note: this worker has left the job, which goes on; what it "
+                        "had not sent was handed over\n");
+    if (ends_first(set, job) && set->json)
         gwt_job_print(job, stdout);
-    else if (speaks(set))
+    else if (ends_first(set, job))
         gwc_train_table(&set->run, job);
-    if (speaks(set))
+    if (ends_first(set, job))
         show_stop(set, job);
-    return gwt_job_summary(job)->stopped ? GWC_STOPPED : GWC_DONE;
+    return gwt_job_summary(job)->stopped || gwt_job_summary(job)->left ? GWC_STOPPED
+                                                                       : GWC_DONE;
 }
 
 /* A flag that was not given has another default under mpirun. */
@@ -337,6 +350,9 @@ enum { NOT_GIVEN = -1 };
 
 static gw_status fit_to_machine(settings *set)
 {
+    if (set->run.least != 0)
+        return gw_fail(GW_ERR_ARG, "--workers MIN:MAX needs --join: only workers that "
+                                   "meet somewhere can change");
     if (set->run.workers == NOT_GIVEN)
         set->run.workers = 4;
     if (set->run.spawn == NOT_GIVEN)
@@ -352,6 +368,9 @@ static gw_status fit_to_ranks(settings *set, gw_comm *comm, const gwc_launch *la
     int size = gw_comm_workers(comm);
 
     set->run.comm = comm;
+    if (set->run.least != 0)
+        return gw_fail(GW_ERR_ARG, "--workers MIN:MAX needs --join, and not %s",
+                       launch->by);
     if (set->run.workers != NOT_GIVEN && set->run.workers != size)
         return gw_fail(GW_ERR_ARG,
                        "--workers is %d, but %s started %d processes; leave out "
@@ -480,6 +499,30 @@ static int train_joined(settings *set, int argc, char **argv)
     return code;
 }
 
+/* Trains as one of several workers that may change. It joins the others when it has
+ * its data and its model, so that they do not wait for these. */
+static int train_changing(settings *set)
+{
+    gw_status st = fit_to_meeting(set);
+    gwt_views views = {
+        .next = gwc_join_next, .due = gwc_join_due, .tell = gwc_join_tell};
+    gwt_job *job = NULL;
+
+    if (st == GW_OK)
+        st = gwc_join_later(&set->joined, &set->join, set->run.least, set->run.workers,
+                            set->run.timeout, set->quiet);
+    views.ctx = set->joined;
+    set->run.views = &views;
+    if (st == GW_OK)
+        st = gwt_job_new(&job, &set->run);
+    waiting = set->joined;
+    int code = st == GW_OK ? run_job(set, job) : gwc_exit_code(st);
+    waiting = NULL;
+    gwt_job_free(job);
+    gwc_join_leave(set->joined);
+    return code;
+}
+
 static int run_train(int argc, char **argv)
 {
     gwc_launch launch = gwc_launch_look();
@@ -499,6 +542,8 @@ static int run_train(int argc, char **argv)
         return train_as_rank(&set, st, &launch, argc, argv);
     if (st != GW_OK)
         return GWC_USAGE;
+    if (set.join.meeting != NULL && set.run.least != 0)
+        return train_changing(&set);
     return set.join.meeting != NULL ? train_joined(&set, argc, argv)
                                     : train_here(&set, argc, argv);
 }

@@ -5,6 +5,7 @@
 #include "group/join.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,9 @@ enum { KEY_CAP = 1024 + 2 };
 
 struct gwc_joined {
     gw_group *group;
+    gw_group_options options; /* of one that is to be joined */
+    char *key;
+    volatile sig_atomic_t waits; /* for others */
 };
 
 /* ---- the key -----------------------------------------------------------------------
@@ -75,36 +79,29 @@ static void tell(void *arg, const char *line)
     fprintf(stderr, "note: %s\n", line);
 }
 
-gw_status gwc_join(gwc_joined **out, gw_comm **comm, const gwc_join_options *opt,
-                   int workers, double timeout, int quiet)
+gw_status gwc_join_later(gwc_joined **out, const gwc_join_options *opt, int least,
+                         int most, double timeout, int quiet)
 {
-    gw_group_options group = {
-        .struct_size = sizeof group,
+    gwc_joined *joined = calloc(1, sizeof *joined);
+    gw_status st;
+
+    *out = NULL;
+    if (joined == NULL)
+        return gw_fail(GW_ERR_NOMEM, "not enough memory to join a job");
+    joined->options = (gw_group_options){
+        .struct_size = sizeof joined->options,
         .meeting = opt->meeting,
         .job = opt->job,
         .address = opt->address,
         .port = opt->port,
-        .min_workers = workers,
-        .max_workers = workers,
+        .min_workers = least,
+        .max_workers = most,
         .plain = opt->plain,
         .timeout_seconds = timeout,
         .tell = quiet ? NULL : tell,
     };
-    gwc_joined *joined = calloc(1, sizeof *joined);
-    char *key = NULL;
-    gw_status st;
-
-    *out = NULL;
-    *comm = NULL;
-    if (joined == NULL)
-        return gw_fail(GW_ERR_NOMEM, "not enough memory to join a job");
-    st = gwc_key_read(opt->key_file, &key);
-    group.key = key;
-    if (st == GW_OK)
-        st = gw_group_join(&joined->group, &group);
-    if (st == GW_OK)
-        st = gw_group_next(joined->group, comm);
-    free(key);
+    st = gwc_key_read(opt->key_file, &joined->key);
+    joined->options.key = joined->key;
     if (st != GW_OK) {
         gwc_join_leave(joined);
         return st;
@@ -113,9 +110,61 @@ gw_status gwc_join(gwc_joined **out, gw_comm **comm, const gwc_join_options *opt
     return GW_OK;
 }
 
+gw_status gwc_join_next(void *arg, gw_comm **out)
+{
+    gwc_joined *joined = arg;
+    gw_status st = GW_OK;
+
+    *out = NULL;
+    if (joined->group == NULL)
+        st = gw_group_join(&joined->group, &joined->options);
+    if (st != GW_OK)
+        return st;
+    joined->waits = 1;
+    st = gw_group_next(joined->group, out);
+    joined->waits = 0;
+    return st;
+}
+
+int gwc_join_due(void *arg)
+{
+    gwc_joined *joined = arg;
+
+    return gw_group_due(joined->group);
+}
+
+void gwc_join_tell(void *arg, const char *line)
+{
+    gwc_joined *joined = arg;
+
+    if (joined->options.tell != NULL)
+        tell(NULL, line);
+}
+
+void gwc_join_wake(gwc_joined *joined)
+{
+    if (joined != NULL && joined->waits)
+        gw_group_interrupt(joined->group);
+}
+
+gw_status gwc_join(gwc_joined **out, gw_comm **comm, const gwc_join_options *opt,
+                   int workers, double timeout, int quiet)
+{
+    gw_status st = gwc_join_later(out, opt, workers, workers, timeout, quiet);
+
+    *comm = NULL;
+    if (st == GW_OK)
+        st = gwc_join_next(*out, comm);
+    if (st != GW_OK) {
+        gwc_join_leave(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
 void gwc_join_report(gwc_joined *joined, const gwt_progress *p)
 {
-    if (joined == NULL)
+    if (joined == NULL || joined->group == NULL)
         return;
     gw_group_report(joined->group,
                     &(gw_group_progress){.struct_size = sizeof(gw_group_progress),
@@ -131,5 +180,6 @@ void gwc_join_leave(gwc_joined *joined)
     if (joined == NULL)
         return;
     gw_group_leave(joined->group);
+    free(joined->key);
     free(joined);
 }

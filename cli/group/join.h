@@ -30,6 +30,20 @@ typedef struct gwc_joined gwc_joined;
 gw_status gwc_join(gwc_joined **out, gw_comm **comm, const gwc_join_options *opt,
                    int workers, double timeout, int quiet);
 
+/* For a job whose workers may change: prepares to join one with `least` to `most`
+ * workers. The first gwc_join_next() joins it. As gwc_join() otherwise. */
+gw_status gwc_join_later(gwc_joined **out, const gwc_join_options *opt, int least,
+                         int most, double timeout, int quiet);
+
+/* Waits for the next view and makes a comm of it; whether one is due; says a line about
+ * it. They are those of gwt_views, with a gwc_joined. */
+gw_status gwc_join_next(void *joined, gw_comm **out);
+int gwc_join_due(void *joined);
+void gwc_join_tell(void *joined, const char *line);
+
+/* Ends a wait for others. It may be called from a signal handler. */
+void gwc_join_wake(gwc_joined *joined);
+
 /* Tells the meeting how far the run is. joined may be NULL. */
 void gwc_join_report(gwc_joined *joined, const gwt_progress *progress);
 

@@ -19,6 +19,37 @@ gw_status gwc_join(gwc_joined **out, gw_comm **comm, const gwc_join_options *opt
     return absent();
 }
 
+gw_status gwc_join_later(gwc_joined **out, const gwc_join_options *opt, int least,
+                         int most, double timeout, int quiet)
+{
+    (void)opt, (void)least, (void)most, (void)timeout, (void)quiet;
+    *out = NULL;
+    return absent();
+}
+
+gw_status gwc_join_next(void *joined, gw_comm **out)
+{
+    (void)joined;
+    *out = NULL;
+    return absent();
+}
+
+int gwc_join_due(void *joined)
+{
+    (void)joined;
+    return 0;
+}
+
+void gwc_join_tell(void *joined, const char *line)
+{
+    (void)joined, (void)line;
+}
+
+void gwc_join_wake(gwc_joined *joined)
+{
+    (void)joined;
+}
+
 void gwc_join_report(gwc_joined *joined, const gwt_progress *progress)
 {
     (void)joined, (void)progress;

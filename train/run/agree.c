@@ -111,7 +111,7 @@ static int line_len(const char *line)
 
 /* Names the first line in which the two differ. */
 static gw_status fail_differs(const gw_comm *comm, int rank, const char *theirs,
-                              const char *first)
+                              int other, const char *first)
 {
     while (*theirs != '\0' && *first != '\0') {
         size_t a = strcspn(theirs, "\n"), b = strcspn(first, "\n");
@@ -122,9 +122,10 @@ static gw_status fail_differs(const gw_comm *comm, int rank, const char *theirs,
     }
     return gw_fail(
         GW_ERR_MISMATCH,
-        "worker %d on host %s was started with %.*s, but worker 0 on host %s with %.*s",
-        rank, host_of(comm, rank), line_len(theirs), theirs, host_of(comm, 0),
-        line_len(first), first);
+        "worker %d on host %s was started with %.*s, but worker %d on host %s with "
+        "%.*s",
+        rank, host_of(comm, rank), line_len(theirs), theirs, other,
+        host_of(comm, other), line_len(first), first);
 }
 
 gw_status gwt_agree_settings(const gwt_job *job)
@@ -139,8 +140,51 @@ gw_status gwt_agree_settings(const gwt_job *job)
         char *theirs = all + (size_t)r * sizeof own;
         theirs[sizeof own - 1] = '\0';
         if (strncmp(theirs, all, sizeof own) != 0)
-            st = fail_differs(comm, r, theirs, all);
+            st = fail_differs(comm, r, theirs, 0, all);
     }
+    gwt_free(all);
+    return st;
+}
+
+/* The settings of a worker, and whether it has trained. */
+typedef struct entrant {
+    char trained;
+    char text[GWT_SETTINGS_CAP];
+} entrant;
+
+static gw_status judge_entrants(const gw_comm *comm, entrant *all, int *any_trained)
+{
+    int p = gw_comm_workers(comm), own = gw_comm_rank(comm), first = 0;
+
+    while (first < p && !all[first].trained)
+        first++;
+    *any_trained = first < p;
+    first = first < p ? first : 0;
+    for (int r = 0; r < p; r++)
+        all[r].text[sizeof all[r].text - 1] = '\0';
+    if (strcmp(all[own].text, all[first].text) != 0)
+        return fail_differs(comm, own, all[own].text, first, all[first].text);
+    for (int r = 0; r < p; r++)
+        if (strcmp(all[r].text, all[first].text) != 0)
+            return gw_fail(GW_ERR_PEER, "worker %d was started with other settings", r);
+    return GW_OK;
+}
+
+gw_status gwt_agree_entering(const gwt_job *job, gw_comm *comm, int trained,
+                             int *any_trained)
+{
+    entrant *own = gwt_calloc(1, sizeof *own, "settings");
+    char *all = NULL;
+    gw_status st = own != NULL ? GW_OK : GW_ERR_NOMEM;
+
+    if (st == GW_OK) {
+        own->trained = trained != 0;
+        write_settings(job, own->text);
+        st = gather(comm, own, sizeof *own, &all);
+    }
+    if (st == GW_OK)
+        st = judge_entrants(comm, (entrant *)(void *)all, any_trained);
+    gwt_free(own);
     gwt_free(all);
     return st;
 }

@@ -106,7 +106,9 @@ uint64_t gwt_checkpoint_steps(const gwt_checkpoint_job *saved, const gwt_job *jo
     uint64_t rest = saved->steps % saved->epoch_steps;
     uint64_t workers = (uint64_t)job->config.workers;
 
-    if (saved->workers == workers && saved->epoch_steps == job->epoch_steps)
+    /* Where workers come and go, steps are those of the most that there may be. */
+    if ((saved->workers == workers || job->config.views != NULL) &&
+        saved->epoch_steps == job->epoch_steps)
         return saved->steps;
     rest = rest * saved->workers / workers;
     return epochs * job->epoch_steps +

@@ -193,6 +193,8 @@ static gw_status prepare(gwt_job *job)
     gw_comm *comm = job->config.comm;
     gw_status st = prepare_own(job);
 
+    if (job->config.views != NULL)
+        return st == GW_OK ? gwt_elastic_check(job) : st;
     if (comm == NULL)
         return st == GW_OK ? gwt_rundir_make(job) : st;
     GWT_TRY(gwt_agree(comm, st));
@@ -259,6 +261,8 @@ gw_status gwt_job_run(gwt_job *job, const gwt_observer *observer)
     };
 
     job->observer = observer;
+    if (job->config.views != NULL)
+        return gwt_elastic_run(job);
     if (job->config.comm != NULL)
         return run_over(job, job->config.comm);
     return gw_local_run(&opt, gwt_worker_run, job);

@@ -53,11 +53,18 @@ struct gwt_job {
 /* Runs one worker from start to end; a gw_body whose arg is the job. */
 gw_status gwt_worker_run(gw_comm *comm, void *job);
 
+/* The same where workers come and go (train/elastic), and whether that can be. */
+gw_status gwt_elastic_run(gwt_job *job);
+gw_status gwt_elastic_check(const gwt_job *job);
+
 /* ---- the run directory (rundir.c) ------------------------------------------ */
 
 /* Sets job->directory, creates it, and checks that it is writable and, without --force,
  * that it has no finished run. */
 gw_status gwt_rundir_make(gwt_job *job);
+
+/* Goes on in job->directory, which another worker of the job has made. */
+gw_status gwt_rundir_take_over(gwt_job *job);
 
 /* Releases the lock on the directory. */
 void gwt_rundir_leave(gwt_job *job);

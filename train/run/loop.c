@@ -9,8 +9,6 @@
  * log is in none of them, only in wall_s. */
 #define _GNU_SOURCE
 #include "run/advice.h"
-#include "data/augment.h"
-#include "optim/clip.h"
 #include "layers/compute.h"
 #include "run/checkpoint.h"
 #include "files/float_file.h"
@@ -27,7 +25,6 @@
 enum { EVAL_BATCH = 128 };
 
 typedef gwt_worker worker;
-typedef gwt_mean mean;
 
 /* ---- setting up ------------------------------------------------------------ */
 
@@ -49,7 +46,7 @@ static void leave_signals(const gwt_config *config)
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
-static gw_status make_model(worker *w)
+gw_status gwt_worker_make_model(gwt_worker *w)
 {
     const gwt_job *job = w->job;
     size_t batch = (size_t)job->config.batch, count;
@@ -62,23 +59,30 @@ static gw_status make_model(worker *w)
     return gw_layout_new(&w->layout, tensors, count);
 }
 
-static gw_status make_sync(worker *w)
+gw_sync_options gwt_sync_options_of(const gwt_job *job)
 {
-    const gwt_config *config = &w->job->config;
+    const gwt_config *config = &job->config;
     /* A run that stops at a bad number ends there. */
     gw_nonfinite rule = (gw_nonfinite)config->nonfinite == GW_NONFINITE_STOP
                             ? GW_NONFINITE_END
                             : (gw_nonfinite)config->nonfinite;
-    gw_sync_options opt = {
-        .struct_size = sizeof opt, .nonfinite = rule, .seed = config->seed};
+
+    return (gw_sync_options){.struct_size = sizeof(gw_sync_options),
+                             .nonfinite = rule,
+                             .seed = config->seed};
+}
+
+static gw_status make_sync(worker *w)
+{
+    gw_sync_options opt = gwt_sync_options_of(w->job);
 
     return gw_sync_new(&w->sync, w->job->used.sync, w->layout, w->comm, &opt);
 }
 
-static gw_status make_buffers(worker *w)
+gw_status gwt_worker_make_buffers(gwt_worker *w, int differ)
 {
     size_t n = gwt_model_floats(w->model), slots = w->job->optimizer->slots;
-    size_t vectors = slots + !gw_sync_keeps_equal(w->sync);
+    size_t vectors = slots + (differ != 0);
 
     w->state = gwt_calloc(vectors * n, sizeof *w->state, "the optimizer's state");
     w->order = gwt_calloc(w->job->data.train.count, sizeof *w->order, "the order");
@@ -106,7 +110,7 @@ static gw_status read_weights(void *arg)
 }
 
 /* The weights of --init, read by rank 0; gw_sync_start() hands out the parameters. */
-static gw_status take_weights(worker *w)
+gw_status gwt_worker_take_weights(gwt_worker *w)
 {
     size_t n;
     float *stats = gwt_model_stats(w->model, &n);
@@ -127,7 +131,7 @@ static gw_status begin(worker *w)
     if (w->job->config.resume) {
         GWT_TRY(gwt_checkpoint_load(w, &metrics_len));
     } else {
-        GWT_TRY(take_weights(w));
+        GWT_TRY(gwt_worker_take_weights(w));
         GWT_TRY(gw_sync_start(w->sync, gwt_model_params(w->model)));
     }
     if (gw_comm_rank(w->comm) != 0)
@@ -140,9 +144,9 @@ static gw_status set_up(worker *w)
 {
     leave_signals(&w->job->config);
     gwt_compute_threads(w->job->config.threads);
-    GWT_TRY(make_model(w));
+    GWT_TRY(gwt_worker_make_model(w));
     GWT_TRY(make_sync(w));
-    GWT_TRY(make_buffers(w));
+    GWT_TRY(gwt_worker_make_buffers(w, !gw_sync_keeps_equal(w->sync)));
     /* The first products make the engine generate its code, which must not count as
      * time of a step. */
     GWT_TRY(gwt_model_warm(w->model, (size_t)w->job->config.batch));
@@ -151,7 +155,7 @@ static gw_status set_up(worker *w)
     return gwt_trace_open(&w->trace, &w->job->config, w->comm);
 }
 
-static void tear_down(worker *w)
+void gwt_worker_tear_down(gwt_worker *w)
 {
     if (w->metrics != NULL)
         fclose(w->metrics);
@@ -167,118 +171,17 @@ static void tear_down(worker *w)
 
 /* ---- stepping ---------------------------------------------------------------- */
 
-/* Treats the batch of the model's input, which begins at `first` of the order. */
-static void augment(worker *w, uint64_t epoch, size_t first)
+static gwt_batch batch_of(const worker *w, uint64_t t)
 {
     const gwt_job *job = w->job;
-    gwt_shape shape = job->data.shape;
-    float *x = gwt_model_input(w->model);
+    size_t in_epoch = (size_t)(t % job->epoch_steps);
 
-    for (size_t i = 0; i < job->config.batch; i++)
-        gwt_augment(x + i * gwt_shape_floats(shape), shape, job->augment,
-                    job->config.seed, epoch, w->order[first + i]);
-}
-
-/* The order of samples in epoch `epoch`: shuffled, or in columns for models that
- * carry a state, which ends with the epoch. */
-static void begin_epoch(worker *w, uint64_t epoch)
-{
-    const gwt_job *job = w->job;
-    size_t floats;
-
-    gwt_model_carry(w->model, &floats);
-    if (floats > 0)
-        gwt_columns(w->order, job->data.train.count,
-                    (size_t)job->config.batch * (size_t)job->config.workers);
-    else
-        gwt_shuffle(w->order, job->data.train.count, job->config.seed, epoch);
-    w->shuffled = 1 + epoch;
-}
-
-static gw_status compute_gradient(worker *w, uint64_t t, gwt_score *score)
-{
-    const gwt_job *job = w->job;
-    size_t in_epoch = (size_t)(t % job->epoch_steps), batch = (size_t)job->config.batch;
-    size_t first =
-        gwt_shard_first(in_epoch, job->config.workers, gw_comm_rank(w->comm), batch);
-
-    if (w->shuffled != 1 + t / job->epoch_steps)
-        begin_epoch(w, t / job->epoch_steps);
-    if (in_epoch == 0)
-        gwt_model_forget(w->model);
-    gwt_data_batch(&job->data, &job->data.train, w->order, first, batch,
-                   gwt_model_input(w->model), w->labels);
-    if (job->augment != GWT_AUGMENT_NONE)
-        augment(w, t / job->epoch_steps, first);
-    gwt_pass pass = {.batch = batch,
-                     .training = 1,
-                     .seed = job->config.seed,
-                     .step = t,
-                     .worker = (uint64_t)gw_comm_rank(w->comm),
-                     .dropout = job->config.dropout};
-    return gwt_model_train(w->model, w->labels, &pass, score);
-}
-
-static void clip_gradient(worker *w)
-{
-    double most = w->job->config.clip;
-
-    if (most > 0.0)
-        gwt_clip(gwt_model_grad(w->model), gwt_model_floats(w->model), most);
-}
-
-GWT_VECTOR static void add_scaled(float *restrict g, const float *restrict x, size_t n,
-                                  float factor)
-{
-    for (size_t i = 0; i < n; i++)
-        g[i] += factor * x[i];
-}
-
-/* Does what an optimizer does before its momentum, if the sync has the momentum; see
- * gwt_momentum_moved(). */
-static void lead_gradient(worker *w)
-{
-    double decay = w->job->config.hyper.weight_decay;
-
-    if (!gwt_momentum_moved(w->job))
-        return;
-    clip_gradient(w);
-    if (decay > 0.0)
-        add_scaled(gwt_model_grad(w->model), gwt_model_params(w->model),
-                   gwt_model_floats(w->model), (float)decay);
-}
-
-/* The learning rate of step t. */
-static double rate_of(const gwt_job *job, uint64_t t)
-{
-    return job->config.lr * gwt_schedule_factor(&job->schedule, t);
-}
-
-static void apply_gradient(worker *w, uint64_t t)
-{
-    const gwt_job *job = w->job;
-    gwt_hyper hyper = gwt_hyper_used(job);
-
-    if (!gwt_momentum_moved(job))
-        clip_gradient(w);
-    /* A sync that applies steps several times applies the decay once. */
-    if (job->optimizer->decays_itself)
-        hyper.weight_decay /= gw_sync_scale(w->sync);
-    w->lr = rate_of(job, t);
-    job->optimizer->step(gwt_model_params(w->model), gwt_model_grad(w->model), w->slot,
-                         gwt_model_floats(w->model), w->lr, w->applied++, &hyper);
-}
-
-static void add_loss(worker *w, uint64_t t, const gwt_score *score)
-{
-    double loss = score->loss / (double)score->count;
-
-    if (t % w->job->epoch_steps == 0)
-        w->epoch = (mean){0};
-    w->epoch.sum += loss;
-    w->epoch.count += 1.0;
-    w->logged.sum += loss;
-    w->logged.count += 1.0;
+    return (gwt_batch){.epoch = t / job->epoch_steps,
+                       .first = gwt_shard_first(in_epoch, job->config.workers,
+                                                gw_comm_rank(w->comm),
+                                                (size_t)job->config.batch),
+                       .begins = in_epoch == 0,
+                       .step = t};
 }
 
 static gw_status write_gradient(void *arg)
@@ -301,13 +204,13 @@ static gw_status record_gradient(worker *w, uint64_t t)
  * sees it. */
 static gw_status step(worker *w, uint64_t t, double *loss)
 {
+    gwt_batch batch = batch_of(w, t);
     gwt_score score;
     double t0 = gwt_now(), t1, t2, t3;
     gw_status st;
 
-    GWT_TRY(gw_sync_set_rate(w->sync, rate_of(w->job, t)));
-    GWT_TRY(compute_gradient(w, t, &score));
-    lead_gradient(w);
+    GWT_TRY(gw_sync_set_rate(w->sync, gwt_rate_of(w->job, t)));
+    GWT_TRY(gwt_worker_compute(w, &batch, &score));
     GWT_TRY(record_gradient(w, t));
     t1 = gwt_now();
     st = gw_sync_gradient(w->sync, gwt_model_grad(w->model));
@@ -316,8 +219,8 @@ static gw_status step(worker *w, uint64_t t, double *loss)
         w->so_far.skipped++;
     } else {
         GWT_TRY(st);
-        apply_gradient(w, t);
-        add_loss(w, t, &score);
+        gwt_worker_apply(w, t);
+        gwt_worker_add_loss(w, t % w->job->epoch_steps == 0, &score);
     }
     t3 = gwt_now();
     GWT_TRY(gw_sync_model(w->sync, gwt_model_params(w->model)));
@@ -399,7 +302,7 @@ static gw_status train(worker *w)
 /* Lets the method finish. If the workers' models differed until now, the final model is
  * evaluated once more; the workers' own results and the drift stay those from
  * before. */
-static gw_status finish(worker *w)
+gw_status gwt_worker_finish(gwt_worker *w)
 {
     gwt_evaluation before = w->evaluation;
     double start = gwt_now();
@@ -433,7 +336,7 @@ static gw_status write_weights(void *arg)
 }
 
 /* Writes the weights for --export, with the average of the workers' statistics. */
-static gw_status export_weights(worker *w)
+gw_status gwt_worker_export(gwt_worker *w)
 {
     weights_export e = {.w = w};
     gw_status st;
@@ -465,13 +368,13 @@ gw_status gwt_worker_run(gw_comm *comm, void *job)
     if (st == GW_OK)
         st = train(&w);
     if (st == GW_OK && !w.so_far.stopped)
-        st = finish(&w);
+        st = gwt_worker_finish(&w);
     if (st == GW_OK)
         st = gwt_worker_sum_up(&w);
     if (st == GW_OK)
-        st = export_weights(&w);
+        st = gwt_worker_export(&w);
     gwt_worker_publish(&w, 0);
     gw_status watched = gwt_worker_unwatched(&w);
-    tear_down(&w);
+    gwt_worker_tear_down(&w);
     return st == GW_OK ? watched : st;
 }

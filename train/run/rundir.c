@@ -246,6 +246,12 @@ gw_status gwt_rundir_make(gwt_job *job)
     return make_room(job);
 }
 
+gw_status gwt_rundir_take_over(gwt_job *job)
+{
+    GWT_TRY(make_path(job->directory));
+    return lock_directory(job);
+}
+
 /* Cuts the file to at most `keep` bytes, after the end of a line. */
 static int cut_lines(FILE *file, uint64_t keep)
 {

@@ -30,6 +30,17 @@ typedef enum gwt_augment_word {
     GWT_AUGMENT_WORD_BOTH,
 } gwt_augment_word;
 
+/* Where the workers of a job come from that may die, join and leave. */
+typedef struct gwt_views {
+    void *ctx;
+    /* Waits for enough workers and makes a comm of all that are there. */
+    gw_status (*next)(void *ctx, gw_comm **out);
+    /* Returns whether others should be let in, or are gone. */
+    int (*due)(void *ctx);
+    /* Says one line about the workers that are there now. */
+    void (*tell)(void *ctx, const char *line);
+} gwt_views;
+
 /* Settings, with their names on the command line. Strings are borrowed until
  * gwt_job_free(). 0 or NULL is a valid value only where a comment says so. */
 typedef struct gwt_config {
@@ -48,10 +59,14 @@ typedef struct gwt_config {
     const char *init;             /* initial weights, safetensors; NULL: random */
     const char *export_to;        /* file for the trained weights; NULL: none */
     const char *record_to;        /* file for the last step's gradient; NULL: none */
-    int workers, spawn /* gw_spawn */, threads;
+    int workers;
+    int least; /* workers that a job with views needs */
+    int spawn /* gw_spawn */, threads;
     gw_comm *comm; /* this process is one worker of it, and `workers` is their number;
                       NULL: gwt_job_run() starts the workers */
-    int native;    /* comm uses its transport's own all-reduce */
+    const gwt_views *views; /* this process is one worker of a job with at most
+                               `workers`, which may change; NULL: they do not */
+    int native;             /* comm uses its transport's own all-reduce */
     double timeout;
     uint64_t epochs;
     uint64_t steps; /* instead of epochs, if not 0 */
@@ -92,6 +107,8 @@ typedef struct gwt_summary {
     double perplexity, perplexity_workers;
     uint64_t model_hash;
     int stopped;                   /* by gwt_job_stop() */
+    int left;                      /* this worker left, and others go on */
+    int first;                     /* this process was worker 0 of changing ones */
     char warning[GWT_WARNING_CAP]; /* what ran away first, and what to do; "" */
 } gwt_summary;
 

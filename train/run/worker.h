@@ -50,8 +50,42 @@ typedef struct gwt_worker {
     uint64_t mark_step;
     uint64_t saved_at; /* step of the last checkpoint, UINT64_MAX: none */
     double elapsed;    /* of the run, before it was resumed */
+    uint64_t log_len;  /* bytes of the log that a resumed run keeps */
     gw_stats before;   /* its seconds, likewise; no counts */
 } gwt_worker;
+
+/* ---- what it does by itself (stepping.c) ----------------------------------------- */
+
+/* A batch of the training set. */
+typedef struct gwt_batch {
+    uint64_t epoch; /* whose order counts */
+    size_t first;   /* of its samples, in this order */
+    int begins;     /* it is the first of its epoch */
+    uint64_t step;  /* for random numbers */
+} gwt_batch;
+
+/* Computes the gradient of a batch, up to what is exchanged. */
+gw_status gwt_worker_compute(gwt_worker *w, const gwt_batch *batch, gwt_score *score);
+
+/* The learning rate of step t = 0, 1, ..., and the optimizer's step with it. */
+double gwt_rate_of(const gwt_job *job, uint64_t t);
+void gwt_worker_apply(gwt_worker *w, uint64_t t);
+
+/* Takes the loss of a step into the means; begins: an epoch begins with it. */
+void gwt_worker_add_loss(gwt_worker *w, int begins, const gwt_score *score);
+
+/* ---- one worker from start to end (loop.c) ----------------------------------------
+ */
+
+/* Makes the model and its layout; then what else belongs to a worker, with room for an
+ * average of models if models differ. */
+gw_status gwt_worker_make_model(gwt_worker *w);
+gw_status gwt_worker_make_buffers(gwt_worker *w, int differ);
+gw_sync_options gwt_sync_options_of(const gwt_job *job);
+gw_status gwt_worker_take_weights(gwt_worker *w);
+gw_status gwt_worker_export(gwt_worker *w);
+gw_status gwt_worker_finish(gwt_worker *w);
+void gwt_worker_tear_down(gwt_worker *w);
 
 /* ---- what it says of its training (worker_report.c) --------------------------- */
 

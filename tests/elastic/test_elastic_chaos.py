@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_elastic_chaos.py - eight workers; every second or so a random one is killed, or asked
+# to leave, and another takes its place. Training must go on after each, with equal models
+# at every entry, and end as well as without all that.
+#
+#     GW_CHAOS_MINUTES=30 python3 test_elastic_chaos.py    for so long, and more widely spaced
+import os
+import sys
+import tempfile
+
+from support_chaos import Chaos, quiet_accuracy
+from support_checks import check, finish, run, succeed
+
+MINUTES = float(os.environ.get("GW_CHAOS_MINUTES", "0"))
+SEED = int(os.environ.get("GW_TEST_SEED", "1"))
+SPECS = ["dense", "gtopk:0.01+q:4", "local:8+topk:0.01", "diloco:8"]
+EPOCHS, SAMPLES = {"dense": 6, "gtopk:0.01+q:4": 6, "local:8+topk:0.01": 12, "diloco:8": 12}, 8000
+
+if "no OpenSSL" in run("meet").stderr:
+    print("skipped: this build has no OpenSSL")
+    sys.exit(77)
+
+there = tempfile.TemporaryDirectory()
+os.chdir(there.name)
+succeed("meet", "--new-key", "job.key")
+
+for spec in SPECS:
+    # About ten seconds each with all workers on two cores, or a share of what was asked for.
+    epochs = round(EPOCHS[spec] * max(1, MINUTES * 60 / 10 / len(SPECS)))
+    steps = SAMPLES // (8 * 16) * epochs
+    job = ["--model", "fnn3", "--data", "fashion-mnist", "--limit", str(SAMPLES), "--batch", "16", "--seed", "3",
+           "--epochs", str(epochs), "--lr-schedule", "cosine", "--eval-every", "0"]
+    chaos = Chaos(spec, SEED, job, "job.key")
+    chaos.run(steps, (2, 10) if MINUTES else (0.2, 1.5))
+    if not chaos.ended():
+        continue
+    quiet, churned = quiet_accuracy(job, spec), chaos.accuracy()
+    worst = max(chaos.recoveries, default=0)
+    print(f"{spec}: {chaos.kills} kills, {chaos.leaves} leaves, {chaos.entries} entries; a step followed a kill within "
+          f"{worst:.2f} s; accuracy {churned:.4f}, quiet {quiet:.4f}")
+    check(chaos.kills > 0, f"'{spec}': nobody was killed")
+    check(churned > quiet - 0.01, f"'{spec}': accuracy {churned} after {chaos.kills} kills, {quiet} without")
+finish()

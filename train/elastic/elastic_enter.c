@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * elastic_enter.c - how a worker comes to the state that all workers have. */
+#define _GNU_SOURCE
+#include "elastic/elastic.h"
+#include "run/agree.h"
+#include "run/checkpoint.h"
+#include "run/slow_work.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+int gwt_elastic_lost(gw_status status)
+{
+    return status == GW_ERR_PEER || status == GW_ERR_TIMEOUT;
+}
+
+/* ---- what is handed over besides the model ----------------------------------------
+ */
+
+typedef struct baton {
+    uint64_t steps, skipped, applied, evaluated_at, saved_at, told_at, rate_at;
+    double elapsed, lr;
+    gwt_evaluation evaluation;
+    char directory[GWT_PATH_CAP];
+    gwt_used used;
+} baton;
+
+static baton make_baton(const gwt_elastic *e)
+{
+    const gwt_worker *w = &e->w;
+    baton b = {.steps = w->so_far.steps,
+               .skipped = w->so_far.skipped,
+               .applied = w->applied,
+               .evaluated_at = w->evaluated_at,
+               .saved_at = w->saved_at,
+               .told_at = e->told_at,
+               .rate_at = e->rate_at,
+               .elapsed = gwt_now() - w->began,
+               .lr = w->lr,
+               .evaluation = w->evaluation,
+               .used = e->job->used};
+
+    memcpy(b.directory, e->job->directory, sizeof b.directory);
+    return b;
+}
+
+static void take_baton(gwt_elastic *e, const baton *b)
+{
+    gwt_worker *w = &e->w;
+
+    w->so_far.steps = w->mark_step = b->steps;
+    w->so_far.skipped = b->skipped;
+    w->applied = b->applied;
+    w->evaluated_at = b->evaluated_at;
+    w->saved_at = b->saved_at;
+    w->began = gwt_now() - b->elapsed;
+    w->mark = gwt_now();
+    w->lr = b->lr;
+    w->evaluation = b->evaluation;
+    w->logged = w->epoch = (gwt_mean){0};
+    e->told_at = b->told_at;
+    e->rate_at = b->rate_at;
+    e->job->used = b->used;
+    memcpy(e->job->directory, b->directory, sizeof b->directory);
+    e->job->directory[sizeof b->directory - 1] = '\0';
+}
+
+static gw_status hand_baton(gwt_elastic *e, gw_comm *comm, const gw_entry *entry)
+{
+    baton b = make_baton(e);
+
+    GWT_TRY(gw_entry_hand(comm, entry, &b, sizeof b));
+    if (entry->joined)
+        take_baton(e, &b);
+    return GW_OK;
+}
+
+static gw_status hand_vectors(gwt_elastic *e, gw_comm *comm, const gw_entry *entry)
+{
+    gwt_worker *w = &e->w;
+    size_t n = gwt_model_floats(w->model) * e->job->optimizer->slots, kept;
+    float *stats = gwt_model_kept(w->model, &kept);
+
+    GWT_TRY(gw_entry_hand(comm, entry, stats, kept * sizeof *stats));
+    return gw_entry_hand(comm, entry, w->state, n * sizeof *w->state);
+}
+
+void gwt_elastic_count(gwt_elastic *e)
+{
+    uint64_t exchange = gw_sync_exchanged(e->w.sync);
+
+    if (exchange > e->lots.exchange)
+        gwt_lots_use(&e->lots, exchange, gw_sync_period(e->w.sync));
+}
+
+/* All take the table of the source, which has counted everything that was exchanged. */
+static gw_status hand_lots(gwt_elastic *e, gw_comm *comm, const gw_entry *entry)
+{
+    uint64_t most = (uint64_t)e->job->config.workers;
+
+    if (entry->rank == entry->source) {
+        if (entry->number == 1)
+            gwt_lots_begin(&e->lots, e->w.so_far.steps * most,
+                           gw_sync_exchanged(e->w.sync));
+        gwt_elastic_count(e);
+        gwt_lots_follow(&e->lots, entry->ids, (size_t)entry->workers,
+                        gw_sync_period(e->w.sync));
+    }
+    GWT_TRY(gw_broadcast(comm, &e->lots, sizeof e->lots, entry->source));
+    if (!gwt_lots_good(&e->lots) || e->lots.count != (uint64_t)entry->workers)
+        return gw_fail(GW_ERR_DATA, "worker %d sent lots that cannot be used",
+                       entry->source);
+    return GW_OK;
+}
+
+static gw_status hand(void *arg, gw_comm *comm, const gw_entry *entry)
+{
+    gwt_elastic *e = arg;
+
+    if (entry->number == 1 && entry->rank == entry->source && e->torn)
+        return gw_fail(GW_ERR_STOPPED, "all workers that had the model are gone");
+    e->torn = e->torn || entry->joined;
+    GWT_TRY(hand_baton(e, comm, entry));
+    GWT_TRY(hand_vectors(e, comm, entry));
+    return hand_lots(e, comm, entry);
+}
+
+/* ---- the run directory ------------------------------------------------------------
+ */
+
+static gw_status make_directory(void *arg)
+{
+    gwt_elastic *e = arg;
+
+    return e->job->directory[0] != '\0' ? gwt_rundir_take_over(e->job)
+                                        : gwt_rundir_make(e->job);
+}
+
+/* Worker 0 has the directory. It may be another worker than before. */
+static gw_status share_directory(gwt_elastic *e)
+{
+    gw_comm *comm = e->w.comm;
+    int first = gw_comm_rank(comm) == 0, had = 1;
+
+    GWT_TRY(gw_broadcast(comm, first ? &e->owns_directory : &had, sizeof had, 0));
+    if (first ? e->owns_directory : had)
+        return GW_OK;
+    GWT_TRY(gwt_agree(comm,
+                      gwt_slow_work(comm, e->job->config.timeout, make_directory, e)));
+    if (first)
+        e->owns_directory = 1;
+    return GW_OK;
+}
+
+static gw_status open_log(gwt_elastic *e)
+{
+    gwt_worker *w = &e->w;
+
+    if (gw_comm_rank(w->comm) != 0) {
+        if (w->metrics != NULL)
+            fclose(w->metrics);
+        w->metrics = NULL;
+        gwt_log_close(&w->logs);
+        memset(&w->logs, 0, sizeof w->logs);
+        return GW_OK;
+    }
+    if (w->metrics != NULL)
+        return GW_OK;
+    GWT_TRY(gwt_rundir_metrics(e->job, e->trained ? UINT64_MAX / 2 : w->log_len,
+                               &w->metrics));
+    GWT_TRY(gwt_log_open(&w->logs, e->job, gwt_now() - w->began));
+    return w->watch == NULL ? gwt_worker_watched(w) : GW_OK;
+}
+
+/* ---- entering ---------------------------------------------------------------------
+ */
+
+/* Before anybody has trained: a checkpoint, or weights, if there are any. */
+static gw_status begin(gwt_elastic *e)
+{
+    gwt_worker *w = &e->w;
+
+    GWT_TRY(share_directory(e));
+    if (!e->job->config.resume)
+        return gwt_worker_take_weights(w);
+    GWT_TRY(gw_broadcast(w->comm, &e->job->used, sizeof e->job->used, 0));
+    return gwt_checkpoint_load(w, &w->log_len);
+}
+
+static gw_status make_sync(gwt_elastic *e)
+{
+    gw_sync_options opt = gwt_sync_options_of(e->job);
+
+    if (e->w.sync != NULL)
+        return GW_OK;
+    return gw_sync_new(&e->w.sync, e->job->used.sync, e->w.layout, e->w.comm, &opt);
+}
+
+static void go_on_from(gwt_elastic *e)
+{
+    gwt_worker *w = &e->w;
+
+    if (e->entry.joined || !e->trained) {
+        e->stage = GWT_COMPUTES;
+        e->steps = e->entry.step;
+    }
+    e->base = gw_sync_exchanged(w->sync);
+    e->trained = 1;
+    e->torn = 0;
+    e->left = e->entry.left;
+}
+
+static void tell(const gwt_elastic *e)
+{
+    const gwt_views *views = e->job->config.views;
+    const gw_entry *n = &e->entry;
+    char line[200], lost[64] = "", check[24] = "one step behind";
+
+    /* A result that waits to be applied is in nobody's model but that of others. */
+    if (e->steps >= gw_sync_exchanged(e->w.sync))
+        snprintf(check, sizeof check, "%08" PRIx32, n->check);
+    if (n->gone > 0 && n->lost > 0)
+        snprintf(lost, sizeof lost, ", residuals of norm %.3g are lost", n->lost);
+    snprintf(line, sizeof line,
+             "entry %" PRIu64 ": %d workers, %d new, %d gone%s; step %" PRIu64
+             ", model %s",
+             n->number, n->workers, n->joiners, n->gone, lost,
+             gw_sync_exchanged(e->w.sync), check);
+    if (views->tell != NULL)
+        views->tell(views->ctx, line);
+}
+
+static gw_status enter_view(gwt_elastic *e)
+{
+    gwt_worker *w = &e->w;
+    gw_enter_options opt = {
+        .struct_size = sizeof opt, .leaves = e->leaves, .hand = hand, .arg = e};
+    int any_trained;
+
+    e->entry.struct_size = sizeof e->entry;
+    if (e->job->config.link != NULL)
+        GWT_TRY(gw_comm_link(w->comm, e->job->config.link));
+    GWT_TRY(gwt_agree_entering(e->job, w->comm, e->trained, &any_trained));
+    GWT_TRY(make_sync(e));
+    if (!any_trained)
+        GWT_TRY(begin(e));
+    GWT_TRY(
+        gw_sync_enter(&w->sync, w->comm, gwt_model_params(w->model), &opt, &e->entry));
+    go_on_from(e);
+    if (e->left)
+        return GW_OK;
+    GWT_TRY(share_directory(e));
+    GWT_TRY(open_log(e));
+    tell(e);
+    return GW_OK;
+}
+
+gw_status gwt_elastic_enter(gwt_elastic *e)
+{
+    const gwt_views *views = e->job->config.views;
+    gwt_worker *w = &e->w;
+    double since = gwt_now();
+    gw_status st;
+
+    do {
+        gw_comm_free(w->comm);
+        w->comm = NULL;
+        GWT_TRY(views->next(views->ctx, &w->comm));
+        e->job->config.comm = w->comm;
+        st = enter_view(e);
+    } while (gwt_elastic_lost(st) ||
+             (st == GW_OK && e->entry.leavers > 0 && !e->entry.left));
+    e->waited += gwt_now() - since;
+    return st;
+}
