@@ -2,7 +2,8 @@
 #
 # fuzz/fuzz_NAME.c defines LLVMFuzzerTestOneInput(). With GRADWIRE_FUZZ it becomes
 # a libFuzzer executable; otherwise a test that replays fuzz/corpus/NAME. Those
-# called fuzz_train_NAME.c see the trainer in place of the inside of the library.
+# called fuzz_train_NAME.c see the trainer in place of the inside of the library, and
+# fuzz_group_NAME.c the inside of libgradwire-group.
 file(GLOB fuzz_sources CONFIGURE_DEPENDS fuzz/fuzz_*.c)
 if(GRADWIRE_FUZZ AND NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
   message(FATAL_ERROR "GRADWIRE_FUZZ needs clang; this is ${CMAKE_C_COMPILER_ID}")
@@ -18,6 +19,9 @@ foreach(source ${fuzz_sources})
     endif()
     set(label train)
   endif()
+  if(name MATCHES "^fuzz_group_" AND NOT TARGET gradwire_group_static)
+    continue()
+  endif()
   if(GRADWIRE_FUZZ)
     gradwire_executable(${name} fuzz ${source})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
@@ -28,6 +32,8 @@ foreach(source ${fuzz_sources})
   endif()
   if(label STREQUAL "train")
     target_link_libraries(${name} PRIVATE gradwire_train)
+  elseif(name MATCHES "^fuzz_group_")
+    target_link_libraries(${name} PRIVATE gradwire_group_static)
   else()
     target_include_directories(${name} PRIVATE src)
   endif()

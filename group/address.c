@@ -150,6 +150,16 @@ gw_status gwg_listen(const gwg_address *at, int *fd, int *port)
     return GW_OK;
 }
 
+void gwg_local_host(int fd, char host[GWG_HOST_CAP])
+{
+    struct sockaddr_storage own;
+    socklen_t len = sizeof own;
+
+    host[0] = '\0';
+    if (getsockname(fd, (struct sockaddr *)&own, &len) == 0)
+        write_host(&own, host);
+}
+
 int gwg_accept(int listener, char from[GWG_HOST_CAP])
 {
     struct sockaddr_storage peer;

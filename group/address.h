@@ -29,6 +29,9 @@ int gwg_accept(int listener, char from[GWG_HOST_CAP]);
  * host. */
 gw_status gwg_connect(const gwg_address *to, double seconds, int *fd);
 
+/* Writes this side's address of a connection. */
+void gwg_local_host(int fd, char host[GWG_HOST_CAP]);
+
 /* Begins to connect: the socket is writable once that is over. An address that cannot
  * be reached shows when it is used. GW_ERR_ARG, GW_ERR_PEER. */
 gw_status gwg_connect_begin(const gwg_address *to, int *fd);

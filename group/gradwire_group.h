@@ -9,7 +9,8 @@
  *     gw_comm_free(comm);
  *     gw_group_leave(group);
  *
- * A *meeting* is a small server that all workers can reach; 'gradwire meet' runs one. A
+ * A *meeting* is a place that all workers can reach: a small server that 'gradwire
+ * meet' runs, or a cluster of etcd, which goes on when one of its machines dies. A
  * *view* is a numbered list of members. Every member of a view has a connection to each
  * other member, and a comm over these connections. If a member dies, comms of the view
  * fail; the members that are left ask for the next view with gw_group_next(). New
@@ -36,8 +37,8 @@ typedef struct gw_group gw_group;
 
 typedef struct gw_group_options {
     size_t struct_size;  /* sizeof(gw_group_options) */
-    const char *meeting; /* "tcp://HOST:PORT" */
-    const char *job;     /* the job's name, without spaces; NULL: "job" */
+    const char *meeting; /* "tcp://HOST:PORT", "etcd://HOST:PORT[,HOST:PORT...]/JOB" */
+    const char *job;     /* the job's name, if meeting has none; NULL: "job" */
     const char *key;     /* the job's key, 16 to 1024 bytes of text */
     const char *name;    /* this worker's name in messages; NULL: its host's */
     const char *address; /* where other members reach it; NULL: where it calls from */

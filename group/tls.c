@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/kdf.h>
 #include <openssl/ssl.h>
 #include <poll.h>
@@ -217,6 +218,25 @@ void gwg_tls_free(gwg_tls *tls)
     BIO_meth_free(tls->socket);
     OPENSSL_cleanse(tls->secret, sizeof tls->secret);
     free(tls);
+}
+
+/* HMAC-SHA-256 by a key of its own: HMAC-SHA-256(secret, purpose). */
+gw_status gwg_tls_mac(const gwg_tls *tls, const char *purpose, const void *bytes,
+                      size_t len, unsigned char mac[GWG_MAC_LEN])
+{
+    unsigned char own[GWG_MAC_LEN];
+    bool good =
+        HMAC(EVP_sha256(), tls->secret, sizeof tls->secret,
+             (const unsigned char *)purpose, strlen(purpose), own, NULL) != NULL &&
+        HMAC(EVP_sha256(), own, sizeof own, bytes, len, mac, NULL) != NULL;
+
+    OPENSSL_cleanse(own, sizeof own);
+    return good ? GW_OK : fail_ssl(GW_ERR_SYSTEM, "make a code");
+}
+
+int gwg_tls_same(const void *a, const void *b, size_t len)
+{
+    return CRYPTO_memcmp(a, b, len) == 0;
 }
 
 /* ---- one connection ------------------------------------------------------------ */

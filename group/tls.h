@@ -23,6 +23,15 @@ typedef struct gwg_tls gwg_tls;
 gw_status gwg_tls_new(gwg_tls **out, const char *job, const char *key);
 void gwg_tls_free(gwg_tls *tls);
 
+/* Makes a code over some bytes that only those who know the job's key can make; codes
+ * of different purposes have nothing in common. GW_ERR_SYSTEM. */
+enum { GWG_MAC_LEN = 32 };
+gw_status gwg_tls_mac(const gwg_tls *tls, const char *purpose, const void *bytes,
+                      size_t len, unsigned char mac[GWG_MAC_LEN]);
+
+/* Compares in a time that does not depend on where the difference is. */
+int gwg_tls_same(const void *a, const void *b, size_t len);
+
 /* One connection. It owns its socket, which is made non-blocking. */
 typedef struct gwg_conn gwg_conn;
 

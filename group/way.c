@@ -34,7 +34,10 @@ struct gwg_link {
 
 /* ---- kinds of meetings --------------------------------------------------------- */
 
-static const gwg_way *const ways[] = {&gwg_way_tcp};
+static const gwg_way *const ways[] = {
+    &gwg_way_tcp,
+    &gwg_way_etcd,
+};
 
 gw_status gwg_way_find(const char *meeting, gwg_self *self, const gwg_way **out)
 {
@@ -45,7 +48,9 @@ gw_status gwg_way_find(const char *meeting, gwg_self *self, const gwg_way **out)
             return ways[i]->parse(self, meeting + len);
         }
     }
-    return gw_fail(GW_ERR_ARG, "invalid meeting '%s'; expected tcp://HOST:PORT",
+    return gw_fail(GW_ERR_ARG,
+                   "invalid meeting '%s'; expected tcp://HOST:PORT or "
+                   "etcd://HOST:PORT[,HOST:PORT...]/JOB",
                    meeting != NULL ? meeting : "");
 }
 

@@ -5,6 +5,7 @@
  *
  *     way.c       the thread, and what it and the member tell each other
  *     way_tcp.c   tcp://HOST:PORT, a server that 'gradwire meet' runs
+ *     way_etcd.c  etcd://HOST:PORT,.../JOB, a cluster of etcd
  *
  * The member asks for views, reports, and leaves. The thread brings it the lines that
  * docs/format-group.md lists under "From the meeting", whatever kind of meeting it is,
@@ -59,6 +60,7 @@ typedef struct gwg_way {
 gw_status gwg_way_find(const char *meeting, gwg_self *self, const gwg_way **out);
 
 extern const gwg_way gwg_way_tcp;
+extern const gwg_way gwg_way_etcd;
 
 /* ---- for the member ------------------------------------------------------------ */
 

@@ -133,8 +133,7 @@ static gw_status enter(way *w, double end)
     return gwg_link_bring(w->link, "%s", line);
 }
 
-/* ---- moving lines
- * --------------------------------------------------------------------- */
+/* ---- moving lines ---------------------------------------------------------------- */
 
 /* A view counts once all of its members have been named. */
 static void note_view(way *w, const char *line)

@@ -43,7 +43,8 @@ static void print_help(void)
     puts("Usage: gradwire status MEETING [FLAGS]\n"
          "\n"
          "Shows the workers of the job that meets at MEETING, such as\n"
-         "tcp://HOST:7077: who runs, who waits, and what each has reported last.\n");
+         "tcp://HOST:7077 or etcd://HOST:2379/JOB: who runs, who waits, and what each\n"
+         "has reported last.\n");
     gwc_flags_help(flags, COUNT(flags), stdout);
     puts("\nExamples\n"
          "  gradwire status tcp://HOST:7077 --key-file job.key\n"
