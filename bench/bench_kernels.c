@@ -244,6 +244,35 @@ static void bf16_decode_add(arm *a)
     gwi_bf16_decode_add(a->lab->packed, a->lab->r, a->lab->n);
 }
 
+/* What DeMo does before it encodes: the cosines of a gradient in tiles of 64 x 64, and
+ * the largest of each tile. */
+enum { STRIP_COLS = 1024, STRIP = GWI_DCT_MOST * STRIP_COLS };
+
+static gwi_dct_plan plans[GWI_DCT_MOST + 1];
+
+static void make_cosines(arm *a)
+{
+    static float entries[2048];
+
+    (void)a;
+    if (gwi_dct_floats(GWI_DCT_MOST) <= COUNT(entries))
+        gwi_dct_init(&plans[GWI_DCT_MOST], GWI_DCT_MOST, entries);
+}
+
+static void cosines(arm *a)
+{
+    gwb_lab *lab = a->lab;
+    gwi_dct_strip strip = {plans, GWI_DCT_MOST,
+                           gwi_dct_cut_of(STRIP_COLS, GWI_DCT_MOST)};
+    const float *g = gradient(a);
+
+    for (size_t at = 0; at + STRIP <= lab->n; at += STRIP) {
+        memcpy(lab->scratch, g + at, STRIP * sizeof *g);
+        gwi_dct_forward(&strip, lab->scratch, lab->limit_r + at);
+    }
+    gwb_lab_tiles_of(lab, a->kernel->density, lab->limit_r);
+}
+
 /* All that PowerSGD computes in a step, with the residual in lab->r and the result in
  * place of the gradient. */
 static void low_rank(arm *a)
@@ -295,6 +324,8 @@ static const kernel kernels[] = {
     {"bf16: encode", NONE, 16, ON_N, READ, 6, 1.5, NONE, NULL, bf16_encode},
     {"bf16: decode and add", NONE, 16, ON_N, ADD, 10, 2, NONE, bf16_encode,
      bf16_decode_add},
+    {"cosines of tiles + top-k", 1.0 / 128, 0, ON_N, ADD, 20, 6, NONE, make_cosines,
+     cosines},
     {"low rank: one step of rank 4", NONE, 0, ON_N, PRODUCTS, 28, 1.5, NONE, NULL,
      low_rank},
 };

@@ -140,12 +140,17 @@ void gwb_lab_topk(gwb_lab *lab, double density, unsigned step)
         gwb_chosen(lab->n, density), lab->list.index, lab->list.value);
 }
 
-void gwb_lab_tiles(gwb_lab *lab, double density, unsigned step)
+void gwb_lab_tiles_of(gwb_lab *lab, double density, const float *g)
 {
     gwi_tiles tiles = {lab->guesses, &lab->work, GWB_TILE,
                        gwb_chosen(GWB_TILE, density),
                        gwb_chosen(lab->n % GWB_TILE, density)};
 
-    lab->list.n = gwi_select_tiles(&tiles, lab->r, gwb_lab_gradient(lab, step), lab->n,
-                                   lab->list.index, lab->list.value);
+    lab->list.n =
+        gwi_select_tiles(&tiles, lab->r, g, lab->n, lab->list.index, lab->list.value);
+}
+
+void gwb_lab_tiles(gwb_lab *lab, double density, unsigned step)
+{
+    gwb_lab_tiles_of(lab, density, gwb_lab_gradient(lab, step));
 }

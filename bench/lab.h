@@ -67,5 +67,6 @@ void gwb_lab_topk(gwb_lab *lab, double density, unsigned step);
 /* The same for tiles of GWB_TILE floats. */
 enum { GWB_TILE = 4096 };
 void gwb_lab_tiles(gwb_lab *lab, double density, unsigned step);
+void gwb_lab_tiles_of(gwb_lab *lab, double density, const float *g);
 
 #endif

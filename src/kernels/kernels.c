@@ -19,6 +19,7 @@ void gwi_kernels_for(unsigned flags, gwi_kernels *all)
     gwi_bf16_for(flags, &all->bf16);
     gwi_crc_for(flags, &all->crc);
     gwi_lowrank_for(flags, &all->lowrank);
+    gwi_dct_for(flags, &all->dct);
 }
 
 void gwi_kernels_use(const gwi_kernels *all)
@@ -72,4 +73,9 @@ const gwi_crc_kernels *gwi_crc(void)
 const gwi_lowrank_kernels *gwi_lowrank(void)
 {
     return &in_use()->lowrank;
+}
+
+const gwi_dct_kernels *gwi_dct(void)
+{
+    return &in_use()->dct;
 }

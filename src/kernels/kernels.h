@@ -2,7 +2,7 @@
  *
  * kernels.h - the kernels of all families, and the convention that they follow.
  *
- * A family X (vector, select, levels, means, bf16, crc, lowrank) has
+ * A family X (vector, select, levels, means, bf16, crc, lowrank, dct) has
  *
  *     gwi_X_kernels           a table of loops, each on one thread
  *     gwi_X_for(flags, &k)    fills a table with the best loops that these flags of
@@ -20,7 +20,8 @@
 #include "kernels/bf16.h"
 #include "kernels/crc32c.h"
 #include "kernels/levels.h"
-#include "kernels/lowrank.h"
+#include "kernels/matrix/dct.h"
+#include "kernels/matrix/lowrank.h"
 #include "kernels/means.h"
 #include "kernels/select.h"
 #include "kernels/vector.h"
@@ -33,6 +34,7 @@ typedef struct gwi_kernels {
     gwi_bf16_kernels bf16;
     gwi_crc_kernels crc;
     gwi_lowrank_kernels lowrank;
+    gwi_dct_kernels dct;
 } gwi_kernels;
 
 /* Fills the tables of all families. Pure. */

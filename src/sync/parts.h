@@ -128,12 +128,22 @@ typedef struct gwi_selector {
 
 /* ---- transform: in which basis ---------------------------------------------- */
 
+/* Which tile comes next; zeros are the first. */
+typedef struct gwi_tile_walk {
+    size_t tensor, row, col; /* of tiles */
+    size_t down, across;     /* how many the tensor has; 0: not counted yet */
+} gwi_tile_walk;
+
 /* forward() replaces v with its coordinates in another basis, back() does the reverse.
- * NULL: v is its own coordinates. */
+ * NULL: v is its own coordinates. The residual is in coordinates, too. */
 typedef struct gwi_transform {
     gwi_part part;
     void (*forward)(gw_sync *sync, float *v);
     void (*back)(gw_sync *sync, float *v);
+    /* Coordinates lie in tiles, one after the other. Returns the floats of the next
+     * one; 0: there are no more. Selectors take some of each. It may be called before
+     * init(). NULL: there are no tiles. */
+    size_t (*next_tile)(const gw_sync *sync, gwi_tile_walk *walk);
 } gwi_transform;
 
 /* ---- coder: how -------------------------------------------------------------- */
@@ -248,9 +258,12 @@ typedef struct gwi_memory {
 
 typedef struct gwi_outer {
     gwi_part part;
-    /* * x is the average of what was sent of the changes since the last common model.
-     * It becomes the model to continue from. */
+    /* * An outer has one of these two. With step(), x is the average of what was sent
+     * of the changes since the last common model. It becomes the model to continue
+     * from. With gradient(), v is the average gradient of a step that is not skipped.
+     * It becomes the result. */
     void (*step)(gw_sync *sync, float *x);
+    void (*gradient)(gw_sync *sync, float *v);
 } gwi_outer;
 
 /* ---- the parts that other files name ------------------------------------------------
@@ -266,7 +279,7 @@ extern const gwi_coder gwi_coder_f32, gwi_coder_bf16, gwi_coder_levels, gwi_code
 extern const gwi_exchange gwi_exchange_dense, gwi_exchange_common, gwi_exchange_gather,
     gwi_exchange_tree, gwi_exchange_coded, gwi_exchange_means;
 extern const gwi_memory gwi_memory_none, gwi_memory_residual, gwi_memory_ef21;
-extern const gwi_outer gwi_outer_take;
+extern const gwi_outer gwi_outer_take, gwi_outer_sign;
 extern const gwi_part gwi_past_models, gwi_momentum, gwi_ramp, gwi_small_tensors,
     gwi_agreement;
 
@@ -362,7 +375,8 @@ static inline bool gwi_chooses(const gwi_spec *spec)
  * one. */
 static inline bool gwi_steps_outside(const gwi_spec *spec)
 {
-    return spec->part[GWI_OUTER] != &gwi_outer_take.part;
+    return spec->part[GWI_OUTER] != &gwi_outer_take.part &&
+           gwi_outer_of(spec)->step != NULL;
 }
 
 /* Returns whether a spec sends only some coordinates. */

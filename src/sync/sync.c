@@ -58,6 +58,17 @@ static void take_back(gw_sync *s, float *v)
     gwi_add(s->kept[GWI_RESIDUAL], v, s->layout->floats);
 }
 
+/* Leaves the basis of the exchange. Finite coordinates may have a result that is not;
+ * all workers see the same of it. */
+static gwi_note go_back(gw_sync *s, float *v)
+{
+    size_t n = s->layout->floats, bad;
+
+    gwi_transform_of(&s->spec)->back(s, v);
+    bad = gwi_looks(s) ? gwi_first_nonfinite(v, n) : n;
+    return bad < n ? gwi_note_of_sum(s, bad) : 0;
+}
+
 /* Hands v, which is ready, to the exchange, and then averages the small tensors. */
 static gw_status run_exchange(gw_sync *s, float *v, gwi_note *note)
 {
@@ -68,8 +79,8 @@ static gw_status run_exchange(gw_sync *s, float *v, gwi_note *note)
     gwi_encodes(s);
     GWI_TRY(exchange->closes_up ? run_closed_up(s, &at, note)
                                 : exchange->run(s, &at, note));
-    if (transform->back != NULL)
-        transform->back(s, v);
+    if (*note == 0 && transform->back != NULL)
+        *note = go_back(s, v);
     if (*note != 0)
         return GW_OK;
     GWI_TRY(gwi_small_give(s, v, note));
@@ -128,6 +139,15 @@ static gw_status exchange_whole_gradient(gw_sync *s, float *grad, gwi_note *note
     return GW_OK;
 }
 
+/* What is made of the average gradient. */
+static void step_outside(gw_sync *s, float *grad)
+{
+    const gwi_outer *outer = gwi_outer_of(&s->spec);
+
+    for (size_t i = 0; outer->gradient != NULL && i < s->segment_count; i++)
+        outer->gradient(s->segments[i], grad + s->segments[i]->base);
+}
+
 static gw_status exchange_gradient(gw_sync *s, float *grad, gwi_note *note)
 {
     if (s->now.dense)
@@ -135,10 +155,12 @@ static gw_status exchange_gradient(gw_sync *s, float *grad, gwi_note *note)
     if (*note == 0)
         gwi_momentum_enter(s, grad);
     GWI_TRY(exchange_all(s, grad, note));
-    if (*note == 0)
-        gwi_momentum_leave(s, grad);
-    else
+    if (*note != 0) {
         gwi_momentum_skip(s);
+        return GW_OK;
+    }
+    gwi_momentum_leave(s, grad);
+    step_outside(s, grad);
     return GW_OK;
 }
 

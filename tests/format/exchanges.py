@@ -7,6 +7,7 @@ with what its sender was to write, and returns the result of each worker and the
 all have in the end; where that is not 0 there is no result."""
 import numpy as np
 
+import cosines_read as cosines
 from bytes_and_checks import require
 from collectives_read import allreduce, lesser
 from encoding import count_for, encode, key_of, lane_sum, largest, largest_in_tiles, magnitudes
@@ -59,6 +60,8 @@ class Crew:
 
     def most(self):
         """The most entries that the spec can ever ask for."""
+        if self.spec.in_cosines:
+            return cosines.most(self)
         density, tile = self.spec.most_density(), self.spec.tile or self.n
         if tile < self.n:
             return sum(count_for(density, min(tile, self.n - b)) for b in range(0, self.n, tile))
@@ -153,7 +156,9 @@ def remove(crew, w, positions, errors):
 
 
 def check_selected(crew, v, positions):
-    if 0 < crew.spec.tile < len(v):
+    if crew.spec.in_cosines:
+        cosines.check_selected(crew, v, positions)
+    elif 0 < crew.spec.tile < len(v):
         due = largest_in_tiles(v, crew.spec.tile, crew.spec.density_at(crew.step))
         require(np.array_equal(positions, due), "others are the largest of their tiles")
     elif crew.spec.has("topk", "gtopk", "oktopk", "sparseloco"):

@@ -15,6 +15,8 @@ ORDER = {
     "randk": "density residual warmup ladder dense_below seed",
     "qsgd": "bits bucket norm residual via warmup dense_below seed",
     "sign": "bucket residual via warmup dense_below",
+    "demo": "density decay chunk update combine residual dense_below",
+    "distro": "density decay chunk update combine residual dense_below",
     "a2sgd": "resync", "local": "every grow start average", "oneshot": "average",
     "outer": "lr momentum nesterov", "diloco": "every lr momentum nesterov start average",
     "sparseloco": "every density tile decay combine centre residual lr momentum nesterov start",
@@ -29,7 +31,7 @@ UNSAID = {"tile": "0", "decay": "1", "combine": "all"}
 OUTER = ("lr", "momentum", "nesterov")  # of the outer step; gradients have two of them, too
 REALS = ("lr", "decay", "density", "rate", "grow", "scale", "momentum", "clip", "dampening", "eta")
 WORDS = ("residual", "putback", "threshold", "norm", "via", "average", "centre", "mask",
-         "velocity", "nesterov", "order", "error", "combine")
+         "velocity", "nesterov", "order", "error", "combine", "update")
 LOSSY = ("lists", "tree", "owners", "common", "coded", "thin")  # exchanges that do not send all as it is
 LADDER = (0.25, 0.0625, 0.015625, 0.004)
 
@@ -38,7 +40,7 @@ def read_stage(text):
     """The name of a stage, and its options."""
     name, _, rest = text.partition(":")
     options = dict(item.split("=") for item in rest.split(",")) if rest else {}
-    unsaid = () if name == "sparseloco" else UNSAID
+    unsaid = () if name in ("sparseloco", "demo", "distro") else UNSAID
     due = [key for key in ORDER[name].split() if key in options or key not in unsaid]
     if list(options) != due or any(options.get(key) == UNSAID[key] for key in unsaid):
         raise ValueError(f"'{text}' has not the options of its stage, in their order")
@@ -86,13 +88,15 @@ class Spec:
         self.coding = BF16 if self.has("bf16") else F32
         if self.has("q", "qsgd", "pqasgd") and self.bits != 32:
             self.coding = LEVELS
-        if self.has("1bit", "2bit", "sparseloco"):
-            self.coding, self.bits = CENTRES, 1 if self.has("1bit") else 2
+        if self.has("1bit", "2bit", "sparseloco", "distro"):
+            self.coding, self.bits = CENTRES, 1 if self.has("1bit", "distro") else 2
         if self.has("sign"):
             self.coding, self.bits = SIGNS, 1
         if self.coding in (F32, BF16):
             self.bits = 0
-        self.selects = self.has("sparseloco", "topk", "gtopk", "oktopk", "drop", "randk") and self.density < 1
+        self.selects = self.density < 1 and self.has("sparseloco", "topk", "gtopk", "oktopk", "drop", "randk",
+                                                     "demo", "distro")
+        self.in_cosines = self.selects and self.has("demo", "distro")
         self.exchange = self.choose_exchange()
         self.what = self.choose_what()
         lossy = self.exchange in LOSSY and self.what != "models"

@@ -3,6 +3,7 @@
 from them what the workers have, and compares that with what they had, and their states."""
 import numpy as np
 
+import cosines_read as cosines
 import ef21_read as ef21
 import momentum_read as momentum
 from bytes_and_checks import crc32c, fnv1a, require
@@ -108,7 +109,7 @@ class Replay:
             vectors = [v if notes[w] else momentum.enter(crew, w, v)
                        for w, v in enumerate(vectors)]
             results, note = ef21.around(crew, exchange, vectors, notes)
-            return momentum.skip(crew) if note else momentum.leave(crew, results), note
+            return momentum.skip(crew) if note else cosines.signs(crew, momentum.leave(crew, results)), note
         if crew.estimate and self.spec.what == "gradients":
             return ef21.whole(crew, vectors, notes)
         results, note = by_buckets(crew, vectors, notes, self.run.number("parts"))

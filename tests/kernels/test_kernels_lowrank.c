@@ -2,7 +2,7 @@
  *
  * test_kernels_lowrank.c - products with thin matrices: C against obvious loops, every
  * instruction set against C, any number of threads against one; orthonormal columns. */
-#include "kernels/lowrank.h"
+#include "kernels/matrix/lowrank.h"
 #include "kernels/pool.h"
 #include "support_kernels.h"
 

@@ -97,6 +97,11 @@ const char *const conform_specs[] = {
     "topk:0.05,tile=64+2bit:best",
     "sparseloco:2",
     "local:2+topk:0.05,tile=64,decay=0.9,combine=senders+1bit+outer",
+    "demo",
+    "demo:0.05,decay=0.9,chunk=5",
+    "demo:0.1,update=mean,combine=all,dense_below=100",
+    "distro:0.05",
+    "distro:0.02,residual=off,update=mean",
 };
 const size_t conform_spec_count = sizeof conform_specs / sizeof *conform_specs;
 
@@ -165,7 +170,7 @@ static bool conserves_skipped(const gw_sync *s)
     bool momentum = s->spec.subject == GWI_GRADIENT && s->kept[GWI_VELOCITY] != NULL;
 
     return s->kept[GWI_RESIDUAL] != NULL && gwi_decay(&s->spec) == 1 && !momentum &&
-           s->kept[GWI_ESTIMATE] == NULL;
+           s->kept[GWI_ESTIMATE] == NULL && gwi_transform_of(&s->spec)->forward == NULL;
 }
 
 static bool conserves(const gw_sync *s)

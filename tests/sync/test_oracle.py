@@ -23,6 +23,7 @@ import invariants  # noqa: E402
 import planted  # noqa: E402
 from comparison import (Difference, check_drained, check_unbiased, compare,  # noqa: E402
                         compare_recordings)
+from cosine_topk import CosineTopK  # noqa: E402
 from gradient_drop import Centres, Drop  # noqa: E402
 from gtopk_tree import GlobalTopK  # noqa: E402
 from local_steps import LocalSgd, ModelChange, OuterSgd, SparseAverage  # noqa: E402
@@ -374,6 +375,19 @@ TABLE = [
     Row("sign:64,via=scatter", sparse(SignVote, 64, via="scatter"), workers=(1, 2, 5)),
     Row("sign:64,dense_below=100,warmup=2", sparse(SignVote, 64, dense_below=100, warmup=2)),
 
+    Row("demo", sparse(CosineTopK, 1 / 128)),
+    Row("demo:0.05,decay=0.9", sparse(CosineTopK, 0.05, decay=0.9), workers=(1, 2, 3, 5, 8)),
+    Row("demo:0.05,0.9,update=mean", sparse(CosineTopK, 0.05, decay=0.9, update="mean")),
+    Row("demo:0.1,1,chunk=7,combine=all,update=mean",
+        sparse(CosineTopK, 0.1, decay=1, chunk=7, senders=False, update="mean")),
+    Row("demo:0.3,0.5,chunk=2", sparse(CosineTopK, 0.3, decay=0.5, chunk=2), **TINY),
+    Row("demo:0.1,dense_below=100,update=mean",
+        sparse(CosineTopK, 0.1, dense_below=100, update="mean")),
+    Row("demo:0.1,residual=off,update=mean", sparse(CosineTopK, 0.1, residual=False, update="mean")),
+    Row("distro:0.05,0.9", sparse(CosineTopK, 0.05, decay=0.9, code=Centres(1))),
+    Row("distro:0.05,update=mean", sparse(CosineTopK, 0.05, code=Centres(1), update="mean")),
+    Property("demo:0.1,decay=1,combine=all,update=mean", drains(1e-5), steps=150, **DRAIN),
+
     Row("a2sgd", lambda _, workers: TwoMeans(workers)),
     Row("a2sgd", lambda _, workers: TwoMeans(workers), **TINY),
     Row("a2sgd:resync=5", lambda _, workers: TwoMeans(workers, resync=5)),
@@ -423,7 +437,8 @@ TABLE = [
     Row("pqasgd:2,4,residual=on", pqasgd(2, levels(4), residual=True), workers=(1, 2)),
 ] + [
     Property(spec, same_as_dense, workers=(1, 2, 3, 4), steps=6)
-    for spec in ("topk:1", "topk:1+ef21", "gtopk:1", "drop:0", "qsgd:32", "local:1", "pqasgd:1,32", "spa:1", "sparta:1", "lowrank:0", "oktopk:1")
+    for spec in ("topk:1", "topk:1+ef21", "gtopk:1", "drop:0", "qsgd:32", "local:1", "pqasgd:1,32", "spa:1", "sparta:1", "lowrank:0", "oktopk:1",
+                 "demo:1")
 ]
 
 

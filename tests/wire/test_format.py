@@ -61,8 +61,10 @@ SPECS = [
     "diloco:2,start=2+gtopk:0.1+q:6", "update:2,scale=2+topk:0.1+outer:0.5,0.5", "local:2+randk:0.1+outer",
     "topk:0.02,tile=300,ladder=1", "topk:0.02,dense_below=100,tile=64,combine=senders",
     "topk:0.05,decay=0.5+2bit:best", "sparseloco:2,tile=128,lr=0.4,momentum=0.5,decay=1", "sparseloco:2,combine=all",
+    "demo:0.05,decay=1,chunk=64,update=mean", "demo:0.02,residual=off", "distro:0.1,chunk=9,dense_below=100",
+    "demo:0.3,chunk=2,combine=all",
     # Switched off, all or in part.
-    "topk:1", "randk:1", "topk:1,dense_below=100", "drop:0", "qsgd:32", "local:1", "spa:1", "pqasgd:1,4",
+    "topk:1", "demo:1", "randk:1", "topk:1,dense_below=100", "drop:0", "qsgd:32", "local:1", "spa:1", "pqasgd:1,4",
     "local:1+topk:0.1", "local:2+q:32", "pqasgd:2,32", "pqasgd:1,32", "update:2", "update:0,scale=2+topk:1",
     "topk:0.1+momentum:0,clip=0.1", "local:2+outer:1,0", "diloco:1,1,0", "diloco:2,1,0+topk:0.1",
 ]
@@ -72,6 +74,7 @@ RUNS = [
     ("dense", 2, 2, "ring"), ("dense", 3, 2, "ring"), ("dense", 5, 1, "ring"), ("dense", 2, 1, "chunks"),
     ("dense", 3, 1, "chunks"), ("dense", 2, 1, "buckets"), ("dense", 7, 2, "tiny"),
     ("local:1,average=polyak", 3, 2, "ring"), ("topk:0.001", 3, 2, "chunks"), ("gtopk:0.01+q:4", 4, 2, "ring"),
+    ("demo", 3, 2, "ring"), ("distro:0.01", 2, 2, "chunks"), ("demo:0.3", 3, 3, "tiny"),
     ("qsgd:4", 3, 2, "ring"), ("a2sgd", 2, 2, "chunks"), ("qsgd:4", 5, 3, "tiny"), ("spa:2", 3, 3, "ring"),
     ("randk:0.2", 3, 2, "chunks"), ("randk:0.5", 5, 3, "tiny"), ("sign", 3, 2, "ring"), ("sign", 5, 3, "tiny"),
     ("dense", 8, 2, "small"), ("gtopk:0.05", 8, 3, "small"),
@@ -91,6 +94,7 @@ BAD = ["dense", "topk:0.02", "topk:0.02+2bit", "gtopk:0.02+q:4", "gtopk:0.02,put
        "a2sgd", "topk:0.02,dense_below=100", "topk:0.02+momentum:0.9",
        "topk:0.02+momentum:0.9,velocity=local", "gtopk:0.02+momentum:0.9,velocity=local",
        "gtopk:0.02,dense_below=100+momentum:0.9,nesterov=on,dampening=0.5", "topk:0.02,warmup=2+momentum:0.9",
+       "demo:0.02", "demo:0.02,update=mean,dense_below=100", "distro:0.05",
        "oktopk:0.02", "oktopk:0.02,residual=off", "oktopk:0.02,dense_below=100+q:4",
        "lowrank:2", "lowrank:2,error=own", "lowrank:2,residual=off",
        "update:2+topk:0.02", "topk:0.02,dense_below=100+ef21", "gtopk:0.02,warmup=2+ef21:0.5", "dense+q:6+ef21",

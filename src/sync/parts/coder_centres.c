@@ -27,6 +27,11 @@ static gw_status centres_check(const gwi_spec *spec, const gwi_stage *stage)
 {
     if (gwi_chooses(spec))
         return GW_OK;
+    if (stage->parts[GWI_SELECTOR] != NULL)
+        return gw_fail(
+            GW_ERR_SPEC,
+            "'%s' needs a density below 1: it codes entries that were chosen",
+            stage->name);
     return gw_fail(GW_ERR_SPEC,
                    "'%s' must follow a topk, gtopk or drop that leaves entries out, as "
                    "in 'topk:0.01+%s'; use q or bf16 for whole vectors",

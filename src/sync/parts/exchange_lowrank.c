@@ -18,7 +18,7 @@
  * are all-reduces, so all have the same P and Q, bit for bit. */
 #include <string.h>
 
-#include "kernels/lowrank.h"
+#include "kernels/matrix/lowrank.h"
 #include "kernels/random.h"
 #include "kernels/vector.h"
 #include "sync/measure.h"

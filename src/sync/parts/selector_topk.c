@@ -67,21 +67,46 @@ typedef struct topk {
     void *memory;
 } topk;
 
+/* What tiles there are, and what can be selected. */
+typedef struct sizes {
+    size_t tiles, longest, most;
+} sizes;
+
+static sizes sizes_of(const gw_sync *s)
+{
+    const gwi_transform *transform = gwi_transform_of(&s->spec);
+    size_t n = s->layout->floats, tile = tile_of(&s->spec, n), floats;
+    double density = gwi_ramp_most(&s->spec);
+    gwi_tile_walk walk = {0};
+    sizes found = {0};
+
+    if (transform->next_tile == NULL)
+        return (sizes){(n + tile - 1) / tile, tile, topk_most(&s->spec, n)};
+    while ((floats = transform->next_tile(s, &walk)) > 0) {
+        found.tiles++;
+        found.longest = floats > found.longest ? floats : found.longest;
+        found.most += gwi_entries(density, floats);
+    }
+    return found;
+}
+
 static gw_status topk_init(gw_sync *s)
 {
     topk *x = gwi_state(s, GWI_SELECTOR);
-    size_t n = s->layout->floats, most = topk_most(&s->spec, n);
-    size_t tile = tile_of(&s->spec, n), tiles = (n + tile - 1) / tile;
-    size_t k = gwi_entries(gwi_ramp_most(&s->spec), tile);
-    size_t guesses = tiles * sizeof *x->guesses;
-    size_t work = (gwi_topk_work_bytes(tile, k, gwi_threads()) + 63) & ~(size_t)63;
+    sizes have = sizes_of(s);
+    size_t k = gwi_entries(gwi_ramp_most(&s->spec), have.longest);
+    size_t guesses = have.tiles * sizeof *x->guesses;
+    size_t work =
+        (gwi_topk_work_bytes(have.longest, k, gwi_threads()) + 63) & ~(size_t)63;
 
-    x->memory = gwi_calloc(1, guesses + work + most * 8);
+    x->memory = gwi_calloc(1, guesses + work + have.most * 8);
     if (x->memory == NULL)
-        return gw_fail(GW_ERR_NOMEM, "not enough memory to select %zu of %zu", most, n);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory to select %zu of %zu",
+                       have.most, s->layout->floats);
     x->guesses = x->memory;
-    gwi_topk_work_init(&x->work, x->guesses + tiles, tile, k, gwi_threads());
-    s->list = gwi_list_in((uint8_t *)(x->guesses + tiles) + work, most);
+    gwi_topk_work_init(&x->work, x->guesses + have.tiles, have.longest, k,
+                       gwi_threads());
+    s->list = gwi_list_in((uint8_t *)(x->guesses + have.tiles) + work, have.most);
     return GW_OK;
 }
 
@@ -92,6 +117,29 @@ static void topk_fini(gw_sync *s)
     gwi_free(x->memory);
 }
 
+/* In each tile of the transform. */
+static void run_in_tiles(gw_sync *s, float *r, const float *g)
+{
+    const gwi_transform *transform = gwi_transform_of(&s->spec);
+    topk *x = gwi_state(s, GWI_SELECTOR);
+    gwi_list *list = &s->list;
+    gwi_topk_guess *guess = x->guesses;
+    gwi_tile_walk walk = {0};
+    size_t begin = 0, floats;
+
+    list->n = 0;
+    while ((floats = transform->next_tile(s, &walk)) > 0) {
+        size_t found =
+            gwi_select_topk(guess++, &x->work, r + begin, g != NULL ? g + begin : NULL,
+                            floats, gwi_entries(s->now.density, floats),
+                            list->index + list->n, list->value + list->n);
+        for (size_t i = 0; i < found; i++)
+            list->index[list->n + i] += (uint32_t)begin;
+        list->n += found;
+        begin += floats;
+    }
+}
+
 static void topk_run(gw_sync *s, float *r, const float *g)
 {
     topk *x = gwi_state(s, GWI_SELECTOR);
@@ -100,6 +148,10 @@ static void topk_run(gw_sync *s, float *r, const float *g)
     gwi_tiles tiles = {x->guesses, &x->work, tile, gwi_entries(density, tile),
                        gwi_entries(density, n % tile)};
 
+    if (gwi_transform_of(&s->spec)->next_tile != NULL) {
+        run_in_tiles(s, r, g);
+        return;
+    }
     if (tile >= n)
         tiles.k = gwi_wanted(s);
     s->list.n = gwi_select_tiles(&tiles, r, g, n, s->list.index, s->list.value);

@@ -10,6 +10,9 @@
  *   adaptive           The size of late sums is not that of gradients, so the
  *                      changes of the model are exchanged: update+SPEC.
  *
+ *   SGD with momentum  A method that stands alone has a momentum of its own: that is a
+ *   or adaptive        warning.
+ *
  *   SGD without        Late sums act like momentum by themselves: nothing to do.
  *
  * A spec that says something of its own about what would be changed is left alone.
@@ -33,6 +36,18 @@ static bool is_late(const gwi_spec *spec)
 {
     return gwi_sends_lists(spec) && spec->subject == GWI_GRADIENT &&
            gwi_keeps_residual(spec) && !gwi_estimates(spec);
+}
+
+/* What such a spec keeps is a momentum of its own, and nothing can be put before it or
+ * behind it. */
+static bool stands_alone(const gwi_spec *spec)
+{
+    return spec->stages[0]->role == GWI_ROLE_ALL;
+}
+
+static bool gives_signs(const gwi_spec *spec)
+{
+    return gwi_outer_of(spec)->gradient != NULL;
 }
 
 /* Puts the three together into a->spec, if that is a spec. */
@@ -139,6 +154,14 @@ static const char *warning_for(const gwi_spec *spec, const gw_optimizer_info *op
                      "another method (docs/methods.md)"
                    : "models drift apart: take resync=8, or another method "
                      "(docs/methods.md)";
+    if (gives_signs(spec) && opt->adaptive)
+        return "results are signs, which have no size to adapt to: take SGD, whose "
+               "rate "
+               "is then the length of a step (docs/methods.md)";
+    if (is_late(spec) && stands_alone(spec))
+        return opt->momentum > 0 ? "the method has a momentum of its own: set that of "
+                                   "the optimizer to 0 (docs/methods.md)"
+                                 : "";
     if (!is_late(spec))
         return "";
     if (gwi_has_momentum(spec) && opt->momentum > 0)
@@ -174,7 +197,7 @@ gw_status gw_spec_advise(const char *text, const gw_optimizer_info *opt,
     GWI_TRY(check_arguments(opt, advice));
     GWI_TRY(gwi_spec_parse(text, &spec));
     GWI_TRY(compose(&a, "", text, ""));
-    if (is_late(&spec) && !gwi_has_momentum(&spec)) {
+    if (is_late(&spec) && !stands_alone(&spec) && !gwi_has_momentum(&spec)) {
         if (opt->adaptive)
             GWI_TRY(advise_update(&spec, text, opt, &a));
         else if (opt->momentum > 0)

@@ -19,6 +19,8 @@
     X(lowrank)    \
     X(qsgd)       \
     X(sign)       \
+    X(demo)       \
+    X(distro)     \
     X(a2sgd)      \
     X(local)      \
     X(diloco)     \

@@ -2,7 +2,7 @@
  *
  * lowrank.c - products with thin matrices in C, their choice, their walks over whole
  * matrices, and orthonormal columns. */
-#include "kernels/lowrank.h"
+#include "kernels/matrix/lowrank.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -13,7 +13,7 @@
 
 #define GWI_TARGET
 
-#include "kernels/lowrank_loops.h"
+#include "kernels/matrix/lowrank_loops.h"
 
 static const gwi_lowrank_kernels reference = {
     .isa = "c",
