@@ -219,6 +219,11 @@ struct gwi_exchange {
     gwi_path (*path)(const gwi_spec *spec, const gw_layout *layout, int workers,
                      const gw_traffic *traffic);
 
+    /* Returns the exchange that takes its place with so many workers, and writes a
+     * choice that it has made into its options, which stay. 0: the number of workers is
+     * not known yet. NULL: none ever takes its place. */
+    const gwi_exchange *(*instead)(gwi_spec *spec, int workers);
+
     bool lossy;     /* can use a residual; otherwise everything is sent */
     bool of_lists;  /* sends entries that each worker chooses for itself */
     bool closes_up; /* gets v and residual without small tensors: gwi_rest() */
@@ -277,7 +282,7 @@ extern const gwi_transform gwi_transform_none;
 extern const gwi_coder gwi_coder_f32, gwi_coder_bf16, gwi_coder_levels, gwi_coder_1bit,
     gwi_coder_2bit;
 extern const gwi_exchange gwi_exchange_dense, gwi_exchange_common, gwi_exchange_gather,
-    gwi_exchange_tree, gwi_exchange_coded, gwi_exchange_means;
+    gwi_exchange_tree, gwi_exchange_owner, gwi_exchange_coded, gwi_exchange_means;
 extern const gwi_memory gwi_memory_none, gwi_memory_residual, gwi_memory_ef21;
 extern const gwi_outer gwi_outer_take, gwi_outer_sign;
 extern const gwi_part gwi_past_models, gwi_momentum, gwi_ramp, gwi_small_tensors,

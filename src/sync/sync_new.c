@@ -107,7 +107,7 @@ static gw_status compare_settings(const gw_sync *s)
                     .nonfinite = (uint64_t)s->nonfinite};
     bool same;
 
-    memcpy(own.text, s->text, sizeof own.text);
+    memcpy(own.text, s->asked, sizeof own.text);
     GWI_TRY(gwi_all_same(s->comm, gwi_hash(GWI_HASH_START, &own, sizeof own), &same));
     return same ? GW_OK : name_difference(s->comm, &own);
 }
@@ -223,8 +223,7 @@ static gw_status build(gw_sync *s, const gw_layout *layout, gw_comm *comm,
         return gw_fail(GW_ERR_NOMEM, "not enough memory for a layout");
     s->nonfinite = opt != NULL ? opt->nonfinite : GW_NONFINITE_STOP;
     s->seed = opt != NULL ? opt->seed : 0;
-    gwi_spec_write(&s->spec, s->asked, sizeof s->asked);
-    memcpy(s->text, s->asked, sizeof s->text);
+    gwi_spec_write(&s->spec, s->text, sizeof s->text);
     GWI_TRY(compare_settings(s));
     GWI_TRY(gwi_segments_new(s));
     GWI_TRY(get_memory(s));
@@ -234,16 +233,19 @@ static gw_status build(gw_sync *s, const gw_layout *layout, gw_comm *comm,
 gw_status gw_sync_new(gw_sync **out, const char *text, const gw_layout *layout,
                       gw_comm *comm, const gw_sync_options *opt)
 {
-    gwi_spec spec;
+    gwi_spec asked, spec;
     gw_sync *s;
     gw_status st;
 
     *out = NULL;
     GWI_TRY(check_arguments(layout, comm, opt));
-    GWI_TRY(gwi_spec_parse(text, &spec));
+    GWI_TRY(gwi_spec_parse(text, &asked));
+    spec = asked;
+    gwi_spec_settle(&spec, comm->workers);
     s = gwi_sync_allocate(&spec);
     if (s == NULL)
         return gw_fail(GW_ERR_NOMEM, "not enough memory for a sync");
+    gwi_spec_write(&asked, s->asked, sizeof s->asked);
     st = build(s, layout, comm, opt);
     if (st != GW_OK)
         goto fail;

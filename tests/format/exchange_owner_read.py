@@ -4,11 +4,17 @@ import numpy as np
 
 from bytes_and_checks import require
 from collectives_read import lesser
-from encoding import COMMON, draw, largest
+from encoding import COMMON, draw, largest, largest_in_tiles
 from exchanges import (check_coded, error_of, expect_note, note_of, open_due, same_to_all,
                        take_in)
 from headed import NOTE, SPARSE
 from momentum_read import mask
+
+
+def selected(crew, v):
+    if 0 < crew.spec.tile < len(v):
+        return largest_in_tiles(v, crew.spec.tile, crew.spec.density_at(crew.step))
+    return largest(v, crew.wanted())
 
 
 class Brought:
@@ -16,7 +22,7 @@ class Brought:
 
     def __init__(self, crew, w, vector):
         v = take_in(crew, w, vector)
-        self.positions = largest(v, crew.wanted())
+        self.positions = selected(crew, v)
         self.values = v[self.positions].copy()
         self.decoded = self.values.copy()
         v[self.positions] = 0

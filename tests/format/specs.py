@@ -9,7 +9,7 @@ from headed import BF16, CENTRES, F32, LEVELS, SIGNS
 
 ORDER = {
     "dense": "", "none": "", "bf16": "",
-    "topk": "density residual warmup ladder dense_below tile decay combine",
+    "topk": "density residual warmup ladder dense_below tile decay combine via",
     "gtopk": "density putback residual warmup ladder dense_below",
     "drop": "rate threshold residual warmup ladder dense_below",
     "randk": "density residual warmup ladder dense_below seed",
@@ -27,7 +27,7 @@ ORDER = {
     "oktopk": "density residual warmup ladder dense_below",
 }
 # Not written where they are as usual, unless the stage has another default.
-UNSAID = {"tile": "0", "decay": "1", "combine": "all"}
+UNSAID = {"tile": "0", "decay": "1", "combine": "all", "via": "gather"}
 OUTER = ("lr", "momentum", "nesterov")  # of the outer step; gradients have two of them, too
 REALS = ("lr", "decay", "density", "rate", "grow", "scale", "momentum", "clip", "dampening", "eta")
 WORDS = ("residual", "putback", "threshold", "norm", "via", "average", "centre", "mask",
@@ -40,10 +40,13 @@ def read_stage(text):
     """The name of a stage, and its options."""
     name, _, rest = text.partition(":")
     options = dict(item.split("=") for item in rest.split(",")) if rest else {}
-    unsaid = () if name in ("sparseloco", "demo", "distro") else UNSAID
+    unsaid = () if name in ("sparseloco", "demo", "distro") else [
+        key for key in UNSAID if key != "via" or name == "topk"]
     due = [key for key in ORDER[name].split() if key in options or key not in unsaid]
     if list(options) != due or any(options.get(key) == UNSAID[key] for key in unsaid):
         raise ValueError(f"'{text}' has not the options of its stage, in their order")
+    if name == "topk":
+        options.setdefault("via", UNSAID["via"])
     return name, {key: read_value(key, value) for key, value in options.items()}
 
 
@@ -56,8 +59,8 @@ def read_value(key, value):
 class Spec:
     """The options of all stages, and what they mean together."""
 
-    def __init__(self, canonical):
-        self.text = canonical
+    def __init__(self, canonical, workers):
+        self.text, self.workers = canonical, workers
         self.density, self.rate, self.every, self.grow, self.start = 1.0, 0.0, 1, 0.0, 0
         self.chunks, self.bits, self.bucket, self.norm = 1, 32, 512, "max"
         self.warmup = self.ladder = self.dense_below = self.resync = self.seed = 0
@@ -108,7 +111,8 @@ class Spec:
             return "means"
         if self.rank > 0:
             return "thin"
-        if self.selects and self.has("oktopk"):
+        if self.selects and (self.has("oktopk") or self.has("topk") and (
+                self.via == "owner" or self.via == "auto" and self.workers > 2)):
             return "owners"
         if self.selects:
             return "tree" if self.has("gtopk") else "common" if self.has("randk") else "lists"

@@ -25,7 +25,7 @@ class Ended(Exception):
 class Replay:
     def __init__(self, run):
         self.run = run
-        self.workers, self.spec = run.number("workers"), Spec(run.word("canonical"))
+        self.workers, self.spec = run.number("workers"), Spec(run.word("canonical"), run.number("workers"))
         self.nonfinite = run.number("nonfinite")
         self.layout = Layout(run.tensors())
         self.mail = Mail(self.workers, run.messages, 8 if run.streams else 0)

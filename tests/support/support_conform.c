@@ -102,6 +102,8 @@ const char *const conform_specs[] = {
     "demo:0.1,update=mean,combine=all,dense_below=100",
     "distro:0.05",
     "distro:0.02,residual=off,update=mean",
+    "topk:0.02,via=owner",
+    "topk:0.05,tile=100,decay=0.9,via=auto+q:4",
 };
 const size_t conform_spec_count = sizeof conform_specs / sizeof *conform_specs;
 

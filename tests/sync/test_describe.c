@@ -195,6 +195,8 @@ static const struct told {
          GW_TRAIT_RESIDUAL,
      8, 4},
     {"topk:0.1+ef21", LISTS | GW_TRAIT_GATHERS | GW_TRAIT_RESIDUAL, 12, 1},
+    {"topk:0.1,via=owner", LISTS | LATE, 4, 1},
+    {"topk:0.1,via=auto", LISTS | LATE, 4, 1},
     {"local:4+outer:1,0", MODELS | SAME | BY_MODEL | GW_TRAIT_MEETS, 0, 4},
     {"local:4+outer:0.4,0",
      CHANGES | SAME | BY_MODEL | GW_TRAIT_MEETS | GW_TRAIT_OUTER_STEP, 4, 4},

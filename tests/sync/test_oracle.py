@@ -306,6 +306,11 @@ TABLE = [
     Property("oktopk:0.1", drains(1e-5), steps=100, **DRAIN),
     Property("oktopk:0.1+bf16", drains(1e-5), steps=150, **DRAIN),
 
+    Row("topk:0.05,via=owner", sparse(OwnerTopK, 0.05, seed=SEED), workers=(1, 2, 3, 5)),
+    Row("topk:0.05,via=auto", sparse(OwnerTopK, 0.05, seed=SEED), workers=(3, 5)),
+    Row("topk:0.05,via=auto", sparse(TopK, 0.05), workers=(1, 2)),
+    Row("topk:0.05,via=auto,combine=all+momentum:0.9", one_momentum(0.9), workers=(2,)),
+
     Row("drop:0.9", sparse(Drop, 0.9)),
     Row("drop:0.9", sparse(Drop, 0.9), **GRID),
     Row("drop:0.99", sparse(Drop, 0.99), **GRID),

@@ -63,6 +63,7 @@ SPECS = [
     "topk:0.05,decay=0.5+2bit:best", "sparseloco:2,tile=128,lr=0.4,momentum=0.5,decay=1", "sparseloco:2,combine=all",
     "demo:0.05,decay=1,chunk=64,update=mean", "demo:0.02,residual=off", "distro:0.1,chunk=9,dense_below=100",
     "demo:0.3,chunk=2,combine=all",
+    "topk:0.05,via=auto+1bit", "topk:0.1,residual=off,via=owner", "topk:0.05,dense_below=100,via=owner+ef21",
     # Switched off, all or in part.
     "topk:1", "demo:1", "randk:1", "topk:1,dense_below=100", "drop:0", "qsgd:32", "local:1", "spa:1", "pqasgd:1,4",
     "local:1+topk:0.1", "local:2+q:32", "pqasgd:2,32", "pqasgd:1,32", "update:2", "update:0,scale=2+topk:1",

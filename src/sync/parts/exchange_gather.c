@@ -7,6 +7,9 @@
  *     message = coded list;  residual += error of the coding
  *     v = sum over workers of their decoded lists, in the order of ranks, by P
  *
+ * Every worker receives P - 1 lists. With via=owner the exchange of exchange_owner.c
+ * takes the place of this one, and with via=auto it does if that sends less.
+ *
  * With combine=senders each coordinate of the sum is divided by the number of workers
  * that have sent it, as SparseLoCo and DeMo do. */
 #include <string.h>
@@ -18,9 +21,10 @@
 #include "sync/selection.h"
 
 enum { COMBINE_ALL, COMBINE_SENDERS };
+enum { VIA_GATHER, VIA_OWNER, VIA_AUTO };
 
 typedef struct options {
-    int combine;
+    int combine, via;
 } options;
 
 static const gwi_key keys[] = {
@@ -31,6 +35,14 @@ static const gwi_key keys[] = {
      .unsaid = true,
      .at = offsetof(options, combine),
      .value = GWI_WORD},
+    {.name = "via",
+     .meaning =
+         "lists to all, or entries to owners and sums back; auto: what sends less",
+     .fallback = "gather",
+     .words = "gather|owner|auto",
+     .unsaid = true,
+     .at = offsetof(options, via),
+     .value = GWI_WORD},
     {.name = NULL},
 };
 
@@ -39,6 +51,29 @@ static bool by_senders(const gwi_spec *spec)
     const options *opt = gwi_options_of(spec, GWI_EXCHANGE);
 
     return opt->combine == COMBINE_SENDERS;
+}
+
+static gw_status gather_check(const gwi_spec *spec, const gwi_stage *stage)
+{
+    const options *opt = gwi_options_of(spec, GWI_EXCHANGE);
+
+    if (opt->via == VIA_GATHER || !by_senders(spec))
+        return GW_OK;
+    return gw_fail(GW_ERR_SPEC,
+                   "'%s' cannot have both combine=senders and another via than gather",
+                   stage->name);
+}
+
+/* One list to each of P - 1 workers, or 2 (P - 1) / P of one in all: to owners, and
+ * from them. With two workers it is the same, and gathering takes one message. A tree
+ * sends 2 log2(P) lists one after the other, which is never less. */
+static const gwi_exchange *gather_instead(gwi_spec *spec, int workers)
+{
+    options *opt = (void *)spec->options[GWI_EXCHANGE];
+
+    if (opt->via == VIA_AUTO && workers > 0)
+        opt->via = workers > 2 ? VIA_OWNER : VIA_GATHER;
+    return opt->via == VIA_OWNER ? &gwi_exchange_owner : &gwi_exchange_gather;
 }
 
 typedef struct gather {
@@ -183,19 +218,20 @@ static gw_status gather_run(gw_sync *s, const gwi_result *at, gwi_note *note)
 
 static bool gather_gathers(const gwi_spec *spec)
 {
-    (void)spec;
-    return true;
+    return ((const options *)gwi_options_of(spec, GWI_EXCHANGE))->via == VIA_GATHER;
 }
 
 const gwi_exchange gwi_exchange_gather = {
     .part = {.name = "gather",
              .keys = keys,
+             .check = gather_check,
              .off = gather_off,
              .state_size = sizeof(gather),
              .init = gather_init,
              .fini = gather_fini},
     .run = gather_run,
     .path = gwi_path_of_lists,
+    .instead = gather_instead,
     .lossy = true,
     .of_lists = true,
     .gathers = gather_gathers,

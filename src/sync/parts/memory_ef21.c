@@ -4,9 +4,13 @@
  * what is compressed is the change of the gradient, and the result is an estimate of
  * the average gradient, which has all its entries in every step.
  *
- *     v_i = (1 - eta) v_i + eta (gradient of worker i)      eta = 1: v_i is the
- * gradient c_i = what is sent of v_i - g_i;  g_i += c_i;  g += mean of c_i the
- * optimizer applies g, which is the mean of all g_i
+ *     v_i = (1 - eta) v_i + eta (gradient of worker i)
+ *     c_i = what is sent of v_i - g_i
+ *     g_i = g_i + c_i
+ *     g = g + mean of c_i
+ *
+ * g, the mean of all g_i, is what the optimizer applies. With eta = 1, v_i is the
+ * gradient itself.
  *
  * g_i itself is not stored. The residual of a worker, which exchanges keep right, is
  * v_i - g_i. So the change of v_i goes into the exchange, which adds it to the residual

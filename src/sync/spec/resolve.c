@@ -53,6 +53,14 @@ static void decide_exchange(gwi_spec *spec)
                                    : &gwi_coder_of(spec)->whole->part;
 }
 
+void gwi_spec_settle(gwi_spec *spec, int workers)
+{
+    const gwi_exchange *exchange = gwi_exchange_of(spec);
+
+    if (exchange->instead != NULL)
+        spec->part[GWI_EXCHANGE] = &exchange->instead(spec, workers)->part;
+}
+
 void gwi_spec_resolve(gwi_spec *spec)
 {
     switch_off(spec, GWI_SELECTOR);
@@ -61,6 +69,7 @@ void gwi_spec_resolve(gwi_spec *spec)
     switch_off(spec, GWI_OUTER);
     decide_subject(spec);
     decide_exchange(spec);
+    gwi_spec_settle(spec, 0);
     switch_off(spec, GWI_MEMORY);
 }
 

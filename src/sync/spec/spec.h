@@ -72,6 +72,10 @@ size_t gwi_spec_write(const gwi_spec *spec, char *text, size_t cap);
  * exchanged (resolve.c). With everything off the answers are those of "dense". */
 void gwi_spec_resolve(gwi_spec *spec);
 
+/* Takes the exchange that suits so many workers, where the spec leaves that open
+ * (resolve.c). */
+void gwi_spec_settle(gwi_spec *spec, int workers);
+
 /* Fails with GW_ERR_SPEC if a stage codes values; for parts that add values up as they
  * travel (resolve.c). `stage` is the stage that brings the part. */
 gw_status gwi_check_uncoded(const gwi_spec *spec, const struct gwi_stage *stage);
