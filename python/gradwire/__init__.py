@@ -48,8 +48,8 @@ def attach(model: Any, spec: str, optimizer: Any = None, **options: Any) -> Hand
     optimizer  always pass it: the spec is adapted to it (gradwire.advise())
     options    group, mesh, comm: who exchanges, if not DDP's own process group;
                momentum, nonfinite, seed, find_unused_parameters: how;
-               timeout, address, link: by which network; residual: on which device; log: a run
-               directory.
+               timeout, address, transport, link: by which network; residual: on which device;
+               log: a run directory.
                help(gradwire.torch_hook.attach) explains each
 
     handle = gradwire.attach(model, "gtopk:0.01", optimizer)

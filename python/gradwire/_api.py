@@ -6,7 +6,7 @@ tests/python/test_python_api.py compares all of it with the header.
 from __future__ import annotations
 
 import ctypes
-from ctypes import (POINTER, Structure, c_char, c_char_p, c_double, c_float, c_int,
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_float, c_int,
                     c_size_t, c_uint, c_uint32, c_uint64, c_void_p)
 from typing import Dict, List, Tuple, Type
 
@@ -34,6 +34,28 @@ STAGES_MAX = 15
 
 NONFINITE: Dict[str, int] = {
     "stop": NONFINITE_STOP, "skip": NONFINITE_SKIP, "ignore": NONFINITE_IGNORE}
+
+
+class Request(Structure):
+    _fields_ = [("pointer", c_void_p * 4), ("word", c_uint64 * 4)]
+
+
+class Transport(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t), ("name", c_char_p),
+        ("send", CFUNCTYPE(c_int, c_void_p, c_int, c_void_p, c_size_t, POINTER(Request))),
+        ("recv", CFUNCTYPE(c_int, c_void_p, c_int, c_void_p, c_size_t, POINTER(Request))),
+        ("test", CFUNCTYPE(c_int, c_void_p, POINTER(Request), POINTER(c_size_t))),
+        ("wait", CFUNCTYPE(c_int, c_void_p, c_double)),
+        ("lost", CFUNCTYPE(c_int, c_void_p)),
+        ("suspect", CFUNCTYPE(c_int, c_void_p)),
+        ("host", CFUNCTYPE(c_char_p, c_void_p, c_int)),
+        ("step", CFUNCTYPE(None, c_void_p, c_uint64)),
+        ("abort", CFUNCTYPE(None, c_void_p, c_char_p)),
+        ("close", CFUNCTYPE(None, c_void_p)),
+        ("allreduce", CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)),
+        ("finish", CFUNCTYPE(c_int, c_void_p, POINTER(Request), POINTER(c_size_t))),
+        ("busy", CFUNCTYPE(None, c_void_p, c_double))]
 
 
 class CommOptions(Structure):
@@ -120,6 +142,7 @@ class KeyInfo(Structure):
 
 # C's name of each struct above.
 STRUCTS: Dict[str, Type[Structure]] = {
+    "gw_request": Request, "gw_transport": Transport,
     "gw_comm_options": CommOptions, "gw_local_options": LocalOptions,
     "gw_traffic": Traffic, "gw_tensor": Tensor, "gw_sync_options": SyncOptions,
     "gw_piece": Piece, "gw_entries": Entries, "gw_spec_info": SpecInfo, "gw_memory_info": MemoryInfo, "gw_stage_info": StageInfo,
@@ -136,6 +159,8 @@ FUNCTIONS: Dict[str, Tuple] = {
     "gw_isa": (c_char_p,),
     "gw_comm_sockets": (c_int, _out, POINTER(c_int), POINTER(c_char_p), c_int, c_int,
                         POINTER(CommOptions)),
+    "gw_comm_new": (c_int, _out, POINTER(Transport), c_void_p, c_int, c_int,
+                    POINTER(CommOptions)),
     "gw_comm_link": (c_int, c_void_p, c_char_p),
     "gw_comm_free": (None, c_void_p),
     "gw_comm_fail": (c_int, c_void_p, c_int),

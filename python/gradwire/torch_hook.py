@@ -22,6 +22,7 @@ from .comm import Comm
 from .joining.connect import connect
 from .models.ddp import DDP
 from .models.device import DeviceSync
+from .models.group_transport import group_comm
 from .models.handle import Handle
 from .models.optimizer import Plan, bare, local, plan
 from .models.plain import Plain
@@ -39,7 +40,7 @@ def attach(model: torch.nn.Module, spec: str,
            momentum: str = "auto", nonfinite: str = "stop", seed: int = 0,
            find_unused_parameters: bool = False, residual: str = "auto",
            timeout: float = 60.0, address: Optional[str] = None,
-           link: Optional[str] = None, log: Optional[str] = None) -> Handle:
+           transport: str = "sockets", link: Optional[str] = None, log: Optional[str] = None) -> Handle:
     """Makes `model` exchange gradients or models as `spec` describes. All workers call it
     together, before the first step. Returns a Handle.
 
@@ -69,6 +70,8 @@ def attach(model: torch.nn.Module, spec: str,
                a model on a GPU. Specs that cannot select there use the host, and say so.
     timeout    After so many seconds without an answer, a worker counts as dead.
     address    The address by which other hosts reach this one, if gradwire guesses wrong.
+    transport  "sockets": gradwire's own connections. "group": messages travel through the
+               process group, which must be one for host memory, such as Gloo's.
     link       Emulates a network such as "100mbit,1ms", for workers on one machine.
     log        A directory for the figures of this run, which `gradwire report` shows; worker
                0 writes it. handle.record(loss=...) adds what gradwire does not see."""
@@ -80,12 +83,16 @@ def attach(model: torch.nn.Module, spec: str,
         _check_use(carrier, spec, optimizer, nonfinite)
         if residual not in ("auto", "host", "device"):
             raise ValueError(f"invalid residual='{residual}'; expected 'auto', 'host' or 'device'")
+        if transport not in ("sockets", "group"):
+            raise ValueError(f"invalid transport='{transport}'; expected 'sockets' or 'group'")
+        if comm is not None and transport == "group":
+            raise ValueError("transport='group' uses a process group; give attach() no comm=")
         made = plan(spec, optimizer, agreement.workers, momentum, carrier.parameters())
         if comm is not None and link is not None:
             raise ValueError("link= emulates a network for connections that attach() makes; "
                              "call comm.link() instead")
     agreement.raise_on_all()
-    with _connected(agreement, comm, timeout, address) as line:
+    with _connected(agreement, comm, timeout, address, transport) as line:
         names = carrier.parameters()
         with agreement.telling(line):
             if link is not None:
@@ -181,11 +188,15 @@ def _agreement(carrier: Carrier, comm: Optional[Comm]) -> Agreement:
 
 @contextlib.contextmanager
 def _connected(agreement: Agreement, comm: Optional[Comm], timeout: float,
-               address: Optional[str]) -> Iterator[Comm]:
+               address: Optional[str], transport: str) -> Iterator[Comm]:
     """The comm to use. One that was made here is closed if something goes wrong."""
-    line = comm if comm is not None else connect(
-        agreement.rank, agreement.workers, agreement.exchange, timeout=timeout,
-        address=address)
+    if comm is not None:
+        line = comm
+    elif isinstance(agreement, GroupAgreement) and transport == "group":
+        line = group_comm(agreement.group, timeout)
+    else:
+        line = connect(agreement.rank, agreement.workers, agreement.exchange, timeout=timeout,
+                       address=address)
     try:
         yield line
     except BaseException:
