@@ -16,7 +16,7 @@ import tempfile
 
 from torch_crew import skip_without
 
-SMALL = {"--epochs": "2", "--batch": "16", "--least": "1", "--longest": "8",
+SMALL = {"--epochs": "2", "--steps": "20", "--batch": "16", "--least": "1", "--longest": "8",
          "--embedding": "24", "--hidden": "24"}
 WORDS = "red green blue one two three house tree cat dog".split()
 TEST = "test_2016_flickr"
