@@ -19,7 +19,7 @@ from support import page, runs as R  # noqa: E402
 
 PAPERS = {"a2sgd": ["results-a2sgd.md"], "pqasgd": ["results-pqasgd.md", "figures/pqasgd-loss.svg"],
           "gtopk": ["results-gtopk.md", "figures/gtopk-loss.svg"], "dropping": ["results-dropping.md"],
-          "optimizers": ["results-optimizers.md"],
+          "optimizers": ["results-optimizers.md"], "outer": ["results-outer.md"],
           "translation": ["results-translation.md"], "methods.py": ["results-methods.md"],
           "gtopk-scaling": ["results-scaling.md", "results.md"], "plan-check": ["plan.md"],
           "cluster.py": ["results-cluster.md"],
