@@ -99,6 +99,16 @@ static gw_status read_pieces(const gwg_text *all, size_t start, gwg_text *body)
     return GW_OK;
 }
 
+/* HTTP/1.1 200 OK */
+static bool read_status(const char *head, int *status)
+{
+    if (strncmp(head, "HTTP/1.", 7) != 0 || strspn(head + 7, "01") != 1 ||
+        head[8] != ' ' || strspn(head + 9, "0123456789") != 3)
+        return false;
+    *status = atoi(head + 9);
+    return true;
+}
+
 gw_status gwg_http_read(gwg_text *all, int *status, gwg_text *body)
 {
     char *end = all->len > 0 ? memmem(all->at, all->len, "\r\n\r\n", 4) : NULL;
@@ -108,8 +118,7 @@ gw_status gwg_http_read(gwg_text *all, int *status, gwg_text *body)
     if (end == NULL)
         return all->len > HEAD_MOST ? fail_answer() : GW_PENDING;
     size_t start = (size_t)(end - all->at) + 4;
-    if (memchr(all->at, '\0', start) != NULL ||
-        sscanf(all->at, "HTTP/1.%*1[01] %3d", status) != 1)
+    if (memchr(all->at, '\0', start) != NULL || !read_status(all->at, status))
         return fail_answer();
     /* The field ends where the head does. */
     char kept = end[2];

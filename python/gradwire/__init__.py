@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ._api import examples, isa, recipes, version
 from .comm import Comm, LocalGroup
 from .joining.connect import connect, rendezvous
+from .joining.group import Group, join
 from .errors import (DataError, DifferError, GradwireError, MismatchError,
                      NonFiniteError, PeerError, SpecError)
 from .spec import Advice, Description, OptimizerKind, check_spec, describe, describe_stage, needs_optimizer
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
 __version__ = version()
 
 __all__ = [
-    "Advice", "Comm", "DataError", "Description", "DifferError", "GradwireError", "Handle",
+    "Advice", "Comm", "DataError", "Description", "DifferError", "GradwireError", "Group", "Handle",
     "LocalGroup", "MismatchError", "NonFiniteError", "OptimizerKind", "PeerError", "SpecError",
     "Sync", "advise", "attach", "check_spec", "connect", "describe", "describe_stage",
-    "examples", "isa", "needs_optimizer", "recipes", "rendezvous", "version",
+    "examples", "isa", "join", "needs_optimizer", "recipes", "rendezvous", "version",
 ]
 
 

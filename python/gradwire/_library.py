@@ -12,7 +12,7 @@ import ctypes
 import os
 import sys
 from pathlib import Path
-from typing import List
+from typing import List, Optional
 
 NAME = "libgradwire.so"
 
@@ -37,6 +37,15 @@ def load() -> ctypes.CDLL:
     raise ImportError(
         f"there is no {NAME} at " + " or ".join(map(str, tried)) +
         "; install with `pip install .`, or run make and set GRADWIRE_LIBRARY")
+
+
+def beside(name: str) -> Optional[Path]:
+    """Another library of gradwire's, where libgradwire.so is."""
+    for path in candidates():
+        if path.exists():
+            there = path.parent / name
+            return there if there.exists() else None
+    return None
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .models.agreement import Agreement, CommAgreement, GroupAgreement
 from .models.carrier import Carrier, attached, look_through, refuse
 from .comm import Comm
+from .joining.group import Group
 from .joining.connect import connect
 from .models.ddp import DDP
 from .models.device import DeviceSync
@@ -52,7 +53,8 @@ def attach(model: torch.nn.Module, spec: str,
                required by nonfinite="skip" and by specs that exchange models
                (gradwire.needs_optimizer() tells which).
     group      The process group of a module without DDP; by default all workers of
-               torch.distributed.
+               torch.distributed. Or a job of gradwire.join(), which needs none of that:
+               the workers of its current view.
     mesh       The same as a DeviceMesh of one dimension, such as mesh["replicate"]. A model
                of fully_shard() needs it: these are the workers with the same shards.
     comm       A connection of gradwire's own (gradwire.rendezvous(), LocalGroup) in place of
@@ -76,6 +78,9 @@ def attach(model: torch.nn.Module, spec: str,
     log        A directory for the figures of this run, which `gradwire report` shows; worker
                0 writes it. handle.record(loss=...) adds what gradwire does not see."""
     optimizer = bare(optimizer)
+    if isinstance(group, Group):
+        _group(group, mesh, comm)
+        group, comm = None, group.comm
     carrier = _carrier(model, _group(group, mesh, comm), comm, find_unused_parameters)
     agreement = _agreement(carrier, comm)
     with agreement:
