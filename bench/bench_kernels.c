@@ -184,10 +184,10 @@ static void threshold(arm *a)
 {
     gwb_lab *lab = a->lab;
     const float *g = gradient(a);
-    gwi_threshold t = gwi_sampled_threshold(lab->r, g, lab->n, 1.0 - a->kernel->density,
-                                            lab->scratch);
+    gwi_threshold t;
 
-    gwi_select_above(lab->r, g, lab->n, t, &lab->list);
+    gwi_select_sampled(&lab->guess, lab->r, g, lab->n, 1.0 - a->kernel->density,
+                       lab->scratch, &t, &lab->list);
 }
 
 static void two_means(arm *a)

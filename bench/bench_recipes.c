@@ -199,8 +199,9 @@ static void topk(desk *d)
 static void drop(desk *d)
 {
     look(d);
-    gwi_threshold t = gwi_sampled_threshold(d->r, d->v, d->n, 1 - density, d->scratch);
-    gwi_select_above(d->r, d->v, d->n, t, &d->list);
+    gwi_threshold t;
+    gwi_select_sampled(&d->guess, d->r, d->v, d->n, 1 - density, d->scratch, &t,
+                       &d->list);
     gather_lists(d);
 }
 

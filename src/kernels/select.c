@@ -290,11 +290,22 @@ static int32_t sampled_guess(const search *s)
 /* A step's threshold moves by a few per cent; the margin follows how much. */
 static const float margin_first = 0.05f, margin_least = 0.01f, margin_most = 0.5f;
 
+static int guess_holds(const gwi_topk_guess *guess, size_t n, size_t k)
+{
+    return guess->n == n && guess->k == k;
+}
+
+int32_t gwi_guess_bound(const gwi_topk_guess *guess, size_t n, size_t k)
+{
+    if (!guess_holds(guess, n, k))
+        return -1;
+    return gwi_magnitude_key(guess->threshold * (1.0f - guess->margin)) - 1;
+}
+
 static int32_t first_guess(const gwi_topk_guess *guess, const search *s)
 {
-    if (guess->n != s->n || guess->k != s->k)
-        return sampled_guess(s);
-    return gwi_magnitude_key(guess->threshold * (1.0f - guess->margin)) - 1;
+    return guess_holds(guess, s->n, s->k) ? gwi_guess_bound(guess, s->n, s->k)
+                                          : sampled_guess(s);
 }
 
 /* A guess below one that was too high: from samples, or if there are too few values for
@@ -328,12 +339,12 @@ static size_t search_down(search *s, int32_t guess)
     }
 }
 
-/* Learns from a search that found `found` candidates and threshold nth: aims at
- * between 1.05 and 1.25 k candidates. */
-static void learn(gwi_topk_guess *guess, const search *s, size_t found, int32_t nth)
+/* Aims at between 1.05 and 1.25 k candidates. */
+void gwi_guess_learn(gwi_topk_guess *guess, size_t n, size_t k, size_t found,
+                     int32_t nth)
 {
-    int known = guess->n == s->n && guess->k == s->k;
-    double ratio = (double)found / (double)s->k;
+    int known = guess_holds(guess, n, k);
+    double ratio = (double)found / (double)k;
     float margin = known ? guess->margin : margin_first;
 
     if (known && ratio < 1.0)
@@ -345,8 +356,8 @@ static void learn(gwi_topk_guess *guess, const search *s, size_t found, int32_t 
     margin = margin < margin_least ? margin_least : margin;
     guess->margin = margin > margin_most ? margin_most : margin;
     guess->threshold = gwi_bits_magnitude(nth);
-    guess->n = s->n;
-    guess->k = s->k;
+    guess->n = n;
+    guess->k = k;
 }
 
 /* Moves the k largest of the candidates, or all if they are fewer, to out; what is
@@ -384,7 +395,7 @@ size_t gwi_select_topk(gwi_topk_guess *guess, gwi_topk_work *work, float *r,
         return 0;
     }
     first = search_down(&s, first_guess(guess, &s));
-    learn(guess, &s, first, choose(&s, &out));
+    gwi_guess_learn(guess, n, k, first, choose(&s, &out));
     return out.n;
 }
 
@@ -521,15 +532,29 @@ static void take_samples(const float *r, const float *g, size_t stride, size_t c
     }
 }
 
+size_t gwi_threshold_rank(size_t samples, double rate)
+{
+    size_t place = (size_t)((double)samples * rate);
+
+    return samples - (place > 0 ? place - 1 : 0);
+}
+
+gwi_threshold gwi_threshold_at(int32_t key, size_t rank, size_t ties)
+{
+    return (gwi_threshold){.value = gwi_bits_magnitude(key),
+                           .ties =
+                               key > 0 && key < GWI_KEY_NAN && (ties > 1 || rank == 1)};
+}
+
 gwi_threshold gwi_threshold_of(float *scratch, size_t count, double rate)
 {
-    size_t place = (size_t)((double)count * rate), ties;
+    size_t ties;
     gwi_topk_work work;
     search s = {.r = scratch, .n = count, .parts = 1};
     const gwi_list *list = &s.list[0];
     int32_t key;
 
-    s.k = count - (place > 0 ? place - 1 : 0);
+    s.k = gwi_threshold_rank(count, rate);
     gwi_topk_work_init(&work, scratch + count, count, s.k, 1);
     s.list[0] = (gwi_list){work.index, work.value, 0, work.entries};
     if (search_all(&s, sampled_guess(&s)) < s.k) {
@@ -537,9 +562,7 @@ gwi_threshold gwi_threshold_of(float *scratch, size_t count, double rate)
         search_all(&s, -1);
     }
     key = gwi_nth_key(list->value, list->n, s.k, &ties);
-    return (gwi_threshold){.value = gwi_bits_magnitude(key),
-                           .ties =
-                               key > 0 && key < GWI_KEY_NAN && (ties > 1 || s.k == 1)};
+    return gwi_threshold_at(key, s.k, ties);
 }
 
 gwi_threshold gwi_sampled_threshold(const float *r, const float *g, size_t n,

@@ -114,6 +114,13 @@ gwi_threshold gwi_sampled_threshold(const float *r, const float *g, size_t n,
  * already, which is changed. */
 gwi_threshold gwi_threshold_of(float *scratch, size_t samples, double rate);
 
+/* gwi_sampled_threshold(), then gwi_select_above() with what it finds, which is also
+ * left in *threshold. In one pass over r and g when n is small and the guess, zeroed at
+ * the beginning, holds; the guess changes how long it takes, never the result. */
+bool gwi_select_sampled(gwi_topk_guess *guess, float *r, const float *g, size_t n,
+                        double rate, float *scratch, gwi_threshold *threshold,
+                        gwi_list *out);
+
 /* Counts the entries of a magnitude above that of `value`, and those of its own. */
 void gwi_count_above(const float *r, size_t n, float value, size_t *above,
                      size_t *ties);
@@ -140,6 +147,20 @@ int32_t gwi_nth_key(const float *value, size_t n, size_t k, size_t *ties);
  * others for the rest; one of the two may be list itself. */
 int32_t gwi_split_largest(const gwi_list *list, size_t k, gwi_list *largest,
                           gwi_list *others);
+
+/* Which of `samples` magnitudes in descending order is their threshold, and the
+ * threshold that its key makes, with as many ties as gwi_nth_key() has counted. */
+size_t gwi_threshold_rank(size_t samples, double rate);
+gwi_threshold gwi_threshold_at(int32_t key, size_t rank, size_t ties);
+
+/* Learns from a selection of the k-th largest of n that found so many candidates above
+ * the guess, and the key nth. */
+void gwi_guess_learn(gwi_topk_guess *guess, size_t n, size_t k, size_t found,
+                     int32_t nth);
+
+/* The bound above which collect() is to find candidates, if the guess holds for k of n;
+ * otherwise -1. */
+int32_t gwi_guess_bound(const gwi_topk_guess *guess, size_t n, size_t k);
 
 /* Room that collect() wants in the list for every step it makes. */
 enum { GWI_COLLECT_ROOM = 32 };

@@ -186,6 +186,62 @@ static void threshold_is_that_of_sorting(void **unused)
     }
 }
 
+/* One vector through many steps, of which most are alike and some are not, by the one
+ * call and by the two that it stands for. */
+static void check_steps(size_t n, size_t cap, double rate)
+{
+    float *r[2] = {select_array(n), select_array(n)}, *g = select_array(n);
+    float *scratch = select_array(GWI_THRESHOLD_FLOATS(n));
+    gwi_list out[2];
+    gwi_topk_guess guess = {0};
+
+    for (int way = 0; way < 2; way++)
+        out[way] = (gwi_list){select_array(cap), select_array(cap), 0, cap};
+    memset(r[0], 0, n * sizeof *r[0]);
+    memset(r[1], 0, n * sizeof *r[1]);
+    for (int step = 0; step < 12; step++) {
+        int odd = values_below(4) == 0, with_g = odd ? values_below(2) > 0 : 1;
+        gwi_threshold t[2];
+        values_fill(g, n, odd ? (values_kind)values_below(VALUES_KINDS) : VALUES_PLAIN);
+        const float *h = with_g ? g : NULL;
+        t[1] = gwi_sampled_threshold(r[1], h, n, rate, scratch);
+        bool all = gwi_select_above(r[1], h, n, t[1], &out[1]);
+        bool fits =
+            gwi_select_sampled(&guess, r[0], h, n, rate, scratch, &t[0], &out[0]);
+        assert_int_equal(values_bits(t[0].value), values_bits(t[1].value));
+        assert_int_equal(t[0].ties, t[1].ties);
+        assert_int_equal(out[0].n, out[1].n);
+        assert_true(fits || out[0].n == cap || !all);
+        assert_memory_equal(out[0].index, out[1].index, out[0].n * sizeof *out->index);
+        assert_memory_equal(out[0].value, out[1].value, out[0].n * sizeof *out->value);
+        assert_int_equal(values_differ(r[0], r[1], n), n);
+    }
+    for (int way = 0; way < 2; way++) {
+        free(r[way]);
+        free(out[way].index);
+        free(out[way].value);
+    }
+    free(g);
+    free(scratch);
+}
+
+static void a_guess_changes_nothing(void **unused)
+{
+    static const double rates[] = {0.0, 0.3, 0.9, 0.99, 0.999, 1.0};
+    static const size_t many[] = {9999, 100001, 250000};
+
+    (void)unused;
+    for (size_t t = 0; t < kernels_tested_count; t++) {
+        gwi_kernels_use(&kernels_tested[t]);
+        for (size_t n = 1; n < 200; n++)
+            check_steps(n, values_below(2) ? n : 1 + values_below(n),
+                        rates[values_below(6)]);
+        for (size_t i = 0; i < sizeof many / sizeof *many; i++)
+            check_steps(many[i], many[i] / (1 + values_below(40)),
+                        rates[values_below(6)]);
+    }
+}
+
 /* All that is sampled for the first guess lies in the first two thirds, and says
  * that everything is large. */
 static void a_sample_may_mislead(void **unused)
@@ -215,6 +271,7 @@ int main(void)
         cmocka_unit_test(larger_and_ties_are_counted),
         cmocka_unit_test(above_on_threads),
         cmocka_unit_test(threshold_is_that_of_sorting),
+        cmocka_unit_test(a_guess_changes_nothing),
         cmocka_unit_test(a_sample_may_mislead),
     };
 

@@ -57,6 +57,7 @@ static size_t drop_most(const gwi_spec *spec, size_t n)
 
 /* What is to be sent of a tensor, or of all, by a threshold. */
 typedef struct cut {
+    gwi_topk_guess guess; /* at the threshold of the next step */
     gwi_threshold threshold;
     size_t above; /* entries that are larger, */
     size_t ties;  /* that are not, */
@@ -136,30 +137,50 @@ static scope scope_at(const gw_sync *s, size_t i)
     return (scope){t->offset, t->rows * t->cols};
 }
 
-static gwi_threshold threshold_of(drop *sel, const gw_sync *s, scope c, const float *r,
-                                  const float *g)
+/* The end of the list, for the floats of a scope. */
+static gwi_list list_end(const gw_sync *s)
 {
-    double rate = 1 - s->now.density;
+    const gwi_list *all = &s->list;
 
-    if (is_global(s) && s->small.count > 0 && s->small.count < c.n)
-        return threshold_of_rest(sel, s, rate, r, g);
-    return gwi_sampled_threshold(r + c.begin, g != NULL ? g + c.begin : NULL, c.n, rate,
-                                 sel->scratch);
+    return (gwi_list){all->index + all->n, all->value + all->n, 0, all->cap - all->n};
+}
+
+static void append(gw_sync *s, const gwi_list *part, scope c)
+{
+    for (size_t i = 0; i < part->n; i++)
+        part->index[i] += (uint32_t)c.begin;
+    s->list.n += part->n;
 }
 
 /* Appends what a threshold lets go of these floats. Returns whether there was room for
  * all. */
-static bool append(gw_sync *s, gwi_threshold threshold, float *r, const float *g,
-                   scope c)
+static bool append_above(gw_sync *s, gwi_threshold threshold, float *r, const float *g,
+                         scope c)
 {
-    gwi_list *all = &s->list;
-    gwi_list part = {all->index + all->n, all->value + all->n, 0, all->cap - all->n};
+    gwi_list part = list_end(s);
     bool fits = gwi_select_above(r + c.begin, g != NULL ? g + c.begin : NULL, c.n,
                                  threshold, &part);
 
-    for (size_t i = 0; i < part.n; i++)
-        part.index[i] += (uint32_t)c.begin;
-    all->n += part.n;
+    append(s, &part, c);
+    return fits;
+}
+
+/* Finds the threshold of a scope and appends what it lets go. Returns whether there was
+ * room for all. */
+static bool append_scope(drop *sel, gw_sync *s, cut *own, scope c, float *r,
+                         const float *g)
+{
+    double rate = 1 - s->now.density;
+    gwi_list part = list_end(s);
+
+    if (is_global(s) && s->small.count > 0 && s->small.count < c.n) {
+        own->threshold = threshold_of_rest(sel, s, rate, r, g);
+        return append_above(s, own->threshold, r, g, c);
+    }
+    bool fits =
+        gwi_select_sampled(&own->guess, r + c.begin, g != NULL ? g + c.begin : NULL,
+                           c.n, rate, sel->scratch, &own->threshold, &part);
+    append(s, &part, c);
     return fits;
 }
 
@@ -210,9 +231,9 @@ static void select_some_ties(drop *sel, gw_sync *s, float *r)
         gwi_threshold t = sel->cuts[i].threshold;
         scope c = scope_at(s, i);
         size_t front = gwi_ties_end(r + c.begin, c.n, t.value, sel->cuts[i].taken);
-        append(s, t, r, NULL, (scope){c.begin, front});
+        append_above(s, t, r, NULL, (scope){c.begin, front});
         t.ties = false;
-        append(s, t, r, NULL, (scope){c.begin + front, c.n - front});
+        append_above(s, t, r, NULL, (scope){c.begin + front, c.n - front});
     }
 }
 
@@ -223,11 +244,9 @@ static void drop_run(gw_sync *s, float *r, const float *g)
 
     s->list.n = 0;
     for (size_t i = 0; i < count_scopes(s); i++) {
-        scope c = scope_at(s, i);
-        gwi_threshold t = threshold_of(sel, s, c, r, g);
-        sel->cuts[i].threshold = t;
-        ties = ties || t.ties;
-        fits = append(s, t, r, g, c) && fits;
+        cut *own = &sel->cuts[i];
+        fits = append_scope(sel, s, own, scope_at(s, i), r, g) && fits;
+        ties = ties || own->threshold.ties;
     }
     if (ties && !fits)
         select_some_ties(sel, s, r);
