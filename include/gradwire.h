@@ -541,13 +541,21 @@ GW_API gw_status gw_sync_model(gw_sync *sync, float *params);
  * not in one vector can save the copy. The answer is the same on every worker. */
 GW_API int gw_sync_model_due(const gw_sync *sync);
 
-/* Returns how many times gw_sync_model() of the current step applies the average change
- * of the models: the scale of "update" once that exchanges changes, otherwise 1. Call
- * it between the two calls of a step. The scale makes up for the short steps that
- * optimizers make on one worker's gradient. Weight decay is not short, so an optimizer
- * that applies it to the weights directly, as AdamW does, must divide it by this
- * number. The answer is the same on every worker. */
+/* Returns how many times gw_sync_model() of the current step applies the change of the
+ * model: the scale of "update" once that exchanges changes, otherwise 1. With
+ * scale=auto it is what was measured in the steps before. Call it between the two calls
+ * of a step. The scale makes up for the noise of workers, which cancels in the average
+ * of their changes. Weight decay has no noise, so an optimizer that applies it to the
+ * weights directly, as AdamW does, must divide it by this number. The answer is the
+ * same on every worker. */
 GW_API double gw_sync_scale(const gw_sync *sync);
+
+/* Returns the momentum that gw_sync_model() of the current step applies to the changes
+ * of the model: that of "update+...+momentum:M" once changes are exchanged, otherwise
+ * 0. Call it between the two calls of a step. An optimizer that keeps a running mean of
+ * gradients, as Adam does with its beta1, must use beta1 less this number, at least 0.
+ * The answer is the same on every worker. */
+GW_API double gw_sync_momentum(const gw_sync *sync);
 
 /* Ends the training. Methods that let models differ between exchanges, or average only
  * at the end, replace params with the average over the workers; with average=polyak,

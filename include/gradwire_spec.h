@@ -123,6 +123,7 @@ typedef struct gw_optimizer_info {
     double dampening;
     int nesterov;
     int workers;
+    double beta1; /* of the running mean of gradients of Adam and AdamW; 0 for others */
 } gw_optimizer_info;
 
 /* The answer of gw_spec_advise(). */
@@ -136,8 +137,10 @@ typedef struct gw_advice {
 
 /* Advises which spec does what `spec` asks for without a loss of accuracy with this
  * optimizer. SGD's momentum is applied before the selection. With an adaptive
- * optimizer, changes of the model are selected instead of gradients. docs/choosing.md
- * has the rules and the measurements. Fails with GW_ERR_SPEC or GW_ERR_ARG. */
+ * optimizer, changes of the model are selected instead of gradients, and two thirds of
+ * beta1 are applied before the selection: callers that tell beta1 call
+ * gw_sync_momentum() and gw_sync_scale() in every step. docs/choosing.md has the rules
+ * and the measurements. Fails with GW_ERR_SPEC or GW_ERR_ARG. */
 GW_API gw_status gw_spec_advise(const char *spec, const gw_optimizer_info *optimizer,
                                 gw_advice *advice);
 

@@ -67,6 +67,7 @@ typedef struct gwc_plan {
     const char *optimizer;
     double momentum; /* 0 unless the optimizer takes it */
     int adaptive;
+    double beta1; /* of adaptive optimizers; 0: none */
     gwc_link rate[GWC_LINKS_MAX];
     char syncs[4096]; /* the names of the rows */
     gwc_plan_row row[GWC_PLAN_ROWS_MAX];

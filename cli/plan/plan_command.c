@@ -120,6 +120,7 @@ static gw_status read_optimizer(const settings *set, gwc_plan *plan)
     GWT_TRY(gwt_optimizer_find(set->optimizer, &optimizer));
     plan->optimizer = optimizer->name;
     plan->adaptive = optimizer->adaptive;
+    plan->beta1 = optimizer->beta1;
     plan->momentum = gwt_optimizer_takes(optimizer, "momentum") ? set->momentum : 0.0;
     return GW_OK;
 }

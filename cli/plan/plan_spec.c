@@ -30,6 +30,19 @@ static uint64_t set_to_0(char *spec, const char *key)
     return most;
 }
 
+/* A scale that is measured costs 16 KiB in each of the first steps, and in one of 16
+ * later: too little to count. */
+static void leave_out_measuring(char *spec)
+{
+    const char *key = "scale=auto", *instead = "scale=1";
+    char *at = strstr(spec, key);
+
+    if (at == NULL)
+        return;
+    memmove(at + strlen(instead), at + strlen(key), strlen(at + strlen(key)) + 1);
+    memcpy(at, instead, strlen(instead));
+}
+
 void gwc_plan_settled(const char *spec, char out[GWC_SPEC_CAP], uint64_t *first_steps)
 {
     *first_steps = 0;
@@ -39,6 +52,7 @@ void gwc_plan_settled(const char *spec, char out[GWC_SPEC_CAP], uint64_t *first_
             uint64_t steps = set_to_0(out, beginnings[i]);
             *first_steps = steps > *first_steps ? steps : *first_steps;
         }
+    leave_out_measuring(out);
     if (*first_steps == 0 || gw_spec_check(out, NULL, 0) != GW_OK) {
         *first_steps = 0;
         snprintf(out, GWC_SPEC_CAP, "%s", spec);
@@ -63,7 +77,8 @@ static gw_status advise(const gwc_plan *plan, gwc_plan_row *row)
     gw_optimizer_info optimizer = {.struct_size = sizeof optimizer,
                                    .adaptive = plan->adaptive,
                                    .momentum = plan->momentum,
-                                   .workers = plan->job.workers};
+                                   .workers = plan->job.workers,
+                                   .beta1 = plan->beta1};
     gw_advice advice = {.struct_size = sizeof advice};
     char settled[GWC_SPEC_CAP];
 

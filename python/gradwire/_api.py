@@ -120,7 +120,8 @@ class MemoryInfo(Structure):
 
 class OptimizerInfo(Structure):
     _fields_ = [("struct_size", c_size_t), ("adaptive", c_int), ("momentum", c_double),
-                ("dampening", c_double), ("nesterov", c_int), ("workers", c_int)]
+                ("dampening", c_double), ("nesterov", c_int), ("workers", c_int),
+                ("beta1", c_double)]
 
 
 class Advice(Structure):
@@ -204,6 +205,7 @@ FUNCTIONS: Dict[str, Tuple] = {
     "gw_sync_model": (c_int, c_void_p, _floats),
     "gw_sync_model_due": (c_int, c_void_p),
     "gw_sync_scale": (c_double, c_void_p),
+    "gw_sync_momentum": (c_double, c_void_p),
     "gw_sync_finish": (c_int, c_void_p, _floats),
     "gw_sync_keeps_equal": (c_int, c_void_p),
     "gw_sync_spec": (c_char_p, c_void_p),

@@ -73,6 +73,7 @@ class OptimizerKind:
     momentum: float = 0.0
     dampening: float = 0.0
     nesterov: bool = False
+    beta1: float = 0.0  # of the running mean of gradients of Adam and AdamW
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def advise(spec: str, optimizer: OptimizerKind, workers: int) -> Advice:
     """Returns the spec that does what `spec` asks for without a loss of accuracy."""
     info = _api.OptimizerInfo(ctypes.sizeof(_api.OptimizerInfo), optimizer.adaptive,
                               optimizer.momentum, optimizer.dampening, optimizer.nesterov,
-                              workers)
+                              workers, optimizer.beta1)
     advice = _api.Advice(struct_size=ctypes.sizeof(_api.Advice))
     check(lib.gw_spec_advise(_encoded(spec), info, advice))
     return Advice(_text(advice.spec), bool(advice.takes_momentum), _text(advice.reason),

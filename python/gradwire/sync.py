@@ -263,6 +263,11 @@ class Sync:
         return float(lib.gw_sync_scale(self.pointer))
 
     @property
+    def momentum(self) -> float:
+        """What of Adam's beta1 the sync applies in this step."""
+        return float(lib.gw_sync_momentum(self.pointer))
+
+    @property
     def overlaps(self) -> bool:
         """Whether tensors are exchanged before the whole gradient is there."""
         return bool(lib.gw_sync_overlaps(self.pointer))

@@ -16,7 +16,10 @@
  *          velocity, which becomes 0 at chosen entries (mask), so that stale momentum
  *          has no further effect:
  *
- *              u = m u + g;  residual += u;  u = 0 where chosen */
+ *              u = m u + g;  residual += u;  u = 0 where chosen
+ *
+ * Behind `update`, g is the change of the model that the worker's optimizer has made,
+ * the velocity is global, and what is applied is added to the model. */
 #include "sync/momentum.h"
 
 #include <math.h>
@@ -24,6 +27,7 @@
 
 #include "kernels/vector.h"
 #include "sync/guard.h"
+#include "sync/schedule.h"
 
 enum { VELOCITY_GLOBAL, VELOCITY_LOCAL };
 
@@ -97,21 +101,48 @@ static bool is_local(const gwi_spec *spec)
     return gwi_has_momentum(spec) && options_of(spec)->velocity == VELOCITY_LOCAL;
 }
 
+/* Of gradients, or of the changes that single steps make. */
+static bool is_in_every_step(const gwi_spec *spec)
+{
+    const gwi_schedule *schedule = gwi_schedule_of(spec);
+
+    return schedule->subject == GWI_GRADIENT || schedule->scale != NULL;
+}
+
+/* A velocity of changes is that of what was applied, and the outer step has the same
+ * place for one. */
+static gw_status check_changes(const gwi_spec *spec, const gwi_stage *stage)
+{
+    const options *opt = options_of(spec);
+
+    if (opt->velocity == VELOCITY_LOCAL || opt->clip > 0)
+        return gw_fail(GW_ERR_SPEC,
+                       "'%s' of changes of the model takes neither velocity=local nor "
+                       "clip; those are for gradients",
+                       stage->name);
+    if (gwi_steps_outside(spec))
+        return gw_fail(GW_ERR_SPEC,
+                       "'%s' and the outer step both have a velocity; keep one of them",
+                       stage->name);
+    return GW_OK;
+}
+
 static gw_status momentum_check(const gwi_spec *spec, const gwi_stage *stage)
 {
     const options *opt = options_of(spec);
 
-    if (!gwi_sends_lists(spec) || gwi_schedule_of(spec)->subject != GWI_GRADIENT ||
-        !gwi_keeps_residual(spec))
-        return gw_fail(
-            GW_ERR_SPEC,
-            "'%s' must follow topk, gtopk or drop of gradients with residual=on",
-            stage->name);
+    if (!gwi_sends_lists(spec) || !is_in_every_step(spec) || !gwi_keeps_residual(spec))
+        return gw_fail(GW_ERR_SPEC,
+                       "'%s' must follow topk, gtopk or drop of gradients, or of "
+                       "'update', with residual=on",
+                       stage->name);
     if (!gwi_chooses(spec) && gwi_has_momentum(spec))
         return gw_fail(GW_ERR_SPEC,
                        "'%s' has no effect if everything is sent; remove it and set "
                        "the optimizer's momentum instead",
                        stage->name);
+    if (gwi_schedule_of(spec)->subject != GWI_GRADIENT)
+        GWI_TRY(check_changes(spec, stage));
     if (opt->velocity == VELOCITY_LOCAL && (opt->nesterov || opt->dampening > 0))
         return gw_fail(GW_ERR_SPEC,
                        "nesterov and dampening of '%s' require velocity=global",
@@ -142,7 +173,8 @@ static void clip_gradient(const gw_sync *s, float *g)
 /* v = (1 - dampening) v + m u; the first gradient has its whole weight. */
 static void add_velocity(gw_sync *s, float *v)
 {
-    double dampening = s->step > 1 ? options_of(&s->spec)->dampening : 0;
+    bool first = s->step == gwi_schedule_start(&s->spec) + 1;
+    double dampening = first ? 0 : options_of(&s->spec)->dampening;
     size_t n = s->layout->floats;
 
     if (dampening > 0)
@@ -215,6 +247,13 @@ void gwi_momentum_skip(gw_sync *s)
         memset(s->kept[GWI_VELOCITY], 0, s->layout->floats * sizeof(float));
 }
 
+double gw_sync_momentum(const gw_sync *s)
+{
+    return s->now.model && s->spec.subject == GWI_CHANGE
+               ? options_of(&s->spec)->momentum
+               : 0;
+}
+
 gw_status gw_sync_set_momentum(gw_sync *s, double momentum)
 {
     options *opt = (void *)s->spec.options[GWI_MOMENTUM];
@@ -252,6 +291,12 @@ gw_status gw_sync_set_rate(gw_sync *s, double rate)
     return GW_OK;
 }
 
+/* Changes of the model have the rate of their step in them. */
+static bool is_rated(const gwi_spec *spec)
+{
+    return is_global(spec) && spec->subject == GWI_GRADIENT;
+}
+
 static size_t one_float(const gwi_spec *spec, const gw_layout *layout)
 {
     (void)spec, (void)layout;
@@ -273,7 +318,7 @@ static const gwi_remembered memories[] = {
      .what = "learning rate",
      .tag = GWI_RATE,
      .handing = GW_HANDING_COMMON,
-     .wanted = is_global,
+     .wanted = is_rated,
      .floats = one_float},
     {.name = NULL},
 };

@@ -46,6 +46,7 @@ enum {
     GWI_REFERENCE,
     GWI_MEAN,
     GWI_RATE,
+    GWI_SCALE,
     GWI_FACTOR = 8,
     GWI_LAST = 9,
     GWI_ESTIMATE = 10,
@@ -92,7 +93,13 @@ typedef struct gwi_schedule {
     uint64_t (*start)(
         const gwi_spec *spec);              /* dense steps before the first local one */
     double (*growth)(const gwi_spec *spec); /* of periods; NULL: they do not grow */
-    double (*scale)(const gwi_spec *spec);  /* of the average change; NULL: 1 */
+    /* Returns the factor of the changes of this step, the same on all workers; NULL:
+     * 1. */
+    double (*scale)(const gw_sync *sync);
+    /* Looks at a change, as the whole sync's worker has made it, to choose the factor
+     * of later ones. It may block, and treats *note as an exchange does. NULL: it does
+     * not look. */
+    gw_status (*measure)(gw_sync *sync, const float *change, gwi_note *note);
 } gwi_schedule;
 
 /* ---- selector: which ------------------------------------------------------- */

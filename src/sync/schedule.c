@@ -39,6 +39,8 @@ gwi_moment gwi_schedule_at(const gwi_spec *spec, uint64_t step, int workers,
         phase->begin = step - 1;
         phase->end = step - 1 + schedule->period(spec, step - 1 - start, workers);
     }
+    bool warm = gwi_ramp_is_dense(spec, step);
     return (gwi_moment){.model = step == phase->end,
-                        .density = gwi_ramp_density(spec, step)};
+                        .dense = warm,
+                        .density = warm ? 1 : gwi_ramp_density(spec, step)};
 }

@@ -124,18 +124,18 @@ static gw_status exchange_all(gw_sync *s, float *v, gwi_note *note)
 /* ---- gradients ----------------------------------------------------------------- */
 
 /* Memories of changes of models know nothing of the gradients before. */
-static gw_status exchange_whole_gradient(gw_sync *s, float *grad, gwi_note *note)
+static gw_status exchange_whole(gw_sync *s, float *v, gwi_note *note)
 {
-    bool remembered = s->spec.subject == GWI_GRADIENT;
+    bool remembered = s->now.gradient == (s->spec.subject == GWI_GRADIENT);
 
     if (remembered)
-        enter_memory(s, grad, *note);
+        enter_memory(s, v, *note);
     gwi_decodes(s);
-    GWI_TRY(gwi_segments_run(s, grad, note, gwi_average_dense));
+    GWI_TRY(gwi_segments_run(s, v, note, gwi_average_dense));
     if (remembered)
-        leave_memory(s, grad, *note);
-    if (*note == 0)
-        gwi_momentum_whole(s, grad);
+        leave_memory(s, v, *note);
+    if (remembered && *note == 0)
+        gwi_momentum_whole(s, v);
     return GW_OK;
 }
 
@@ -148,19 +148,21 @@ static void step_outside(gw_sync *s, float *grad)
         outer->gradient(s->segments[i], grad + s->segments[i]->base);
 }
 
-static gw_status exchange_gradient(gw_sync *s, float *grad, gwi_note *note)
+/* A gradient, or a change of the model. */
+static gw_status exchange_vector(gw_sync *s, float *v, gwi_note *note)
 {
     if (s->now.dense)
-        return exchange_whole_gradient(s, grad, note);
+        return exchange_whole(s, v, note);
     if (*note == 0)
-        gwi_momentum_enter(s, grad);
-    GWI_TRY(exchange_all(s, grad, note));
+        gwi_momentum_enter(s, v);
+    GWI_TRY(exchange_all(s, v, note));
     if (*note != 0) {
         gwi_momentum_skip(s);
         return GW_OK;
     }
-    gwi_momentum_leave(s, grad);
-    step_outside(s, grad);
+    gwi_momentum_leave(s, v);
+    if (s->now.gradient)
+        step_outside(s, v);
     return GW_OK;
 }
 
@@ -180,7 +182,7 @@ gw_status gwi_sync_whole(gw_sync *s, float *grad, gwi_note *note)
     gwi_measure_begin(s);
     *note = gwi_looks_later(s) ? 0 : gwi_look_at(s, grad, 0, s->layout->floats);
     if (s->now.gradient)
-        st = exchange_gradient(s, grad, note);
+        st = exchange_vector(s, grad, note);
     gwi_measure_end(s);
     return st;
 }
@@ -273,7 +275,7 @@ double gw_sync_scale(const gw_sync *s)
 {
     const gwi_schedule *schedule = gwi_schedule_of(&s->spec);
 
-    return s->now.model && schedule->scale != NULL ? schedule->scale(&s->spec) : 1;
+    return s->now.model && schedule->scale != NULL ? schedule->scale(s) : 1;
 }
 
 static gw_status average_segment(gw_sync *s, float *x, gwi_note *note)
@@ -294,16 +296,19 @@ static gw_status average_models(gw_sync *s, float *x, gwi_note *note)
  * average of what was sent of the changes since. */
 static gw_status exchange_change(gw_sync *s, float *x, gwi_note *note)
 {
+    const gwi_schedule *schedule = gwi_schedule_of(&s->spec);
     double scale = gw_sync_scale(s);
     size_t n = s->layout->floats;
 
     *note = gwi_look_at(s, x, 0, n);
     gwi_subtract(x, x, s->kept[GWI_REFERENCE], n);
-    GWI_TRY(exchange_all(s, x, note));
-    if (*note != 0)
-        return GW_OK;
+    if (schedule->measure != NULL)
+        GWI_TRY(schedule->measure(s, x, note));
     if (scale != 1)
         gwi_scale(x, (float)scale, n);
+    GWI_TRY(exchange_vector(s, x, note));
+    if (*note != 0)
+        return GW_OK;
     for (size_t i = 0; i < s->segment_count; i++)
         gwi_outer_of(&s->spec)->step(s->segments[i], x + s->segments[i]->base);
     return GW_OK;

@@ -183,7 +183,7 @@ def of_the_optimizer():
             (["sgd"], "gtopk:0.01,warmup=64,putback=keep+momentum:0.9", 64),
             (["sgd", "--momentum", "0.5"], "gtopk:0.01,warmup=64,putback=keep+momentum:0.5", 64),
             (["sgd", "--momentum", "0"], "gtopk:0.01", 0),
-            (["adamw"], "update:scale=2+gtopk:0.01", 64)]:
+            (["adamw"], "update:scale=auto+gtopk:0.01,warmup=64+momentum:0.6,dampening=0.6", 64)]:
         row = plan(*job, "--optimizer", *optimizer)["gtopk:0.01"]
         check(row["runs_as"] == runs_as, f"{optimizer}: {row['runs_as']}")
         check(row["first_steps"] == first, f"{optimizer}: {row['first_steps']}")

@@ -226,7 +226,8 @@ def help_is_there():
 def advice():
     """What goes with the optimizer is taken, and said in one line; --advice off leaves it out."""
     sgd, adam = ["--momentum", "0.9"], ["--optimizer", "adam"]
-    moved, update = "topk:0.1,warmup=64+momentum:0.9", "update:scale=1.41421+topk:0.1"
+    moved, update = "topk:0.1,warmup=64+momentum:0.9", \
+        "update:scale=auto+topk:0.1,warmup=64+momentum:0.6,dampening=0.6"
     for flags, sync, used, warning in [
             (sgd, "topk:0.1", moved, None),
             ([*sgd, "--nesterov", "on"], "topk:0.1", moved + ",nesterov=on", None), (adam, "topk:0.1", update, None),

@@ -30,8 +30,9 @@ class Crew:
         self.residual = self.zeros(spec.remembers)
         self.velocity = self.zeros(spec.momentum > 0 or spec.outer["momentum"] > 0)
         self.mean = self.zeros(spec.average == "polyak")
-        one_velocity = spec.momentum > 0 and spec.velocity == "global"
+        one_velocity = spec.momentum > 0 and spec.velocity == "global" and spec.what == "gradients"
         self.rate = [np.zeros(1, np.float32)] * workers if one_velocity else None  # never told
+        self.scale = self.zeros(spec.scale == "auto", 1)
         self.last, self.estimate = self.zeros(spec.estimates), self.zeros(spec.estimates)
         self.factor = self.zeros(spec.exchange == "thin", sum(
             spec.rank * cols for _, rows, cols in layout.tensors

@@ -24,7 +24,7 @@ def joined(crew, w, g):
     if is_local(crew):
         crew.velocity[w] = m * crew.velocity[w] + g
         return crew.velocity[w].copy()
-    weight = np.float32(1 - spec.dampening if crew.step > 1 else 1)
+    weight = np.float32(1 - spec.dampening if crew.step > 1 + spec.start else 1)
     return weight * g + m * crew.velocity[w]
 
 

@@ -51,7 +51,7 @@ def read_stage(text):
 
 
 def read_value(key, value):
-    if key in WORDS or value == "grow":
+    if key in WORDS or value in ("grow", "auto"):
         return value
     return float(value) if key in REALS else int(value)
 
@@ -181,7 +181,7 @@ class Schedule:
         if step > self.end:
             self.begin = step - 1
             self.end = step - 1 + spec.period(step - 1 - spec.start, self.workers)
-        return Moment(model=step == self.end)
+        return Moment(model=step == self.end, dense=step <= spec.warmup)
 
 
 # ---- cutting --------------------------------------------------------------------

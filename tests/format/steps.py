@@ -6,6 +6,7 @@ import numpy as np
 import cosines_read as cosines
 import ef21_read as ef21
 import momentum_read as momentum
+import scale_read as scale
 from bytes_and_checks import crc32c, fnv1a, require
 from collectives_read import Mail, allreduce, compare, spread, to_all
 from exchange_any import exchange
@@ -91,7 +92,7 @@ class Replay:
         notes = [crew.look(w, v) for w, v in enumerate(vectors)]
         before, results = self.mail.counts.copy(), vectors
         if self.now.gradient:
-            results, note = self.exchange_gradient(vectors, notes)
+            results, note = self.exchange(vectors, notes, self.run.number("parts"))
             notes = [note] * self.workers
         self.count(before)
         bad = "GW_SKIPPED" if self.nonfinite == SKIP else "GW_ERR_NUMBER"
@@ -103,17 +104,21 @@ class Replay:
         if not any(notes):
             self.expect_vectors("update", results)
 
-    def exchange_gradient(self, vectors, notes):
-        crew = self.crew
+    def exchange(self, vectors, notes, parts=False):
+        """Of gradients, or of changes of models; these know nothing of gradients before."""
+        crew, remembered = self.crew, self.now.gradient == (self.spec.what == "gradients")
         if not self.now.dense and self.spec.exchange != "sum":
             vectors = [v if notes[w] else momentum.enter(crew, w, v)
                        for w, v in enumerate(vectors)]
             results, note = ef21.around(crew, exchange, vectors, notes)
-            return momentum.skip(crew) if note else cosines.signs(crew, momentum.leave(crew, results)), note
-        if crew.estimate and self.spec.what == "gradients":
+            if note:
+                return momentum.skip(crew), note
+            results = momentum.leave(crew, results)
+            return cosines.signs(crew, results) if self.now.gradient else results, 0
+        if crew.estimate and remembered:
             return ef21.whole(crew, vectors, notes)
-        results, note = by_buckets(crew, vectors, notes, self.run.number("parts"))
-        return results if note else momentum.whole(crew, results), note
+        results, note = by_buckets(crew, vectors, notes, parts)
+        return momentum.whole(crew, results) if remembered and not note else results, note
 
     def model(self):
         crew, models = self.crew, self.vectors("before")
@@ -169,12 +174,12 @@ class Replay:
     def exchange_change(self, models):
         crew = self.crew
         notes = [crew.look(w, x) for w, x in enumerate(models)]
-        changes = [x - crew.reference for x in models]
-        results, note = ef21.around(crew, exchange, changes, notes)
+        changes, factor = [x - crew.reference for x in models], scale.factor(crew)
+        notes = scale.follow(crew, changes, notes)
+        results, note = self.exchange([factor * d for d in changes], notes)
         if note:
             return None, note
-        results = [self.outer_step(w, v * np.float32(self.spec.scale))
-                   for w, v in enumerate(results)]
+        results = [self.outer_step(w, v) for w, v in enumerate(results)]
         crew.reference = results[0]
         return results, 0
 

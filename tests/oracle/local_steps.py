@@ -21,6 +21,7 @@ SparseAverage, SPA (Jiang & Agrawal 2018): in step j every worker's chunk j mod 
     contiguous equal parts becomes the average of that chunk."""
 import numpy as np
 
+from quantized import random64, random_key
 from sync_method import F, Method, average
 
 
@@ -84,15 +85,44 @@ class OuterSgd:
         return common + self.lr * (ahead if self.nesterov else self.velocity)
 
 
+class MeasuredScale:
+    """What the average of changes is too short by: the mean of their lengths over the
+    length of their mean, both of a sample of 4096 coordinates if there are more. Each of
+    the first 16 changes is measured, then every 16th, and counts for an eighth."""
+
+    def __init__(self, workers, seed):
+        self.most, self.value, self.seed = np.sqrt(workers), 0.0, seed
+
+    def within(self, scale):
+        return min(max(scale, 1.0), self.most)
+
+    def factor(self):
+        return F(self.within(self.value))
+
+    def sample(self, step, n):
+        key = random_key(self.seed, step + 1, 2**64 - 1)
+        return [random64(key, i) % n for i in range(4096)] if n > 4096 else np.arange(n)
+
+    def follow(self, step, count, changes):
+        if count > 16 and count % 16 or len(changes) == 1:
+            return
+        changes = [d[self.sample(step, len(d))] for d in changes]
+        lengths = [np.linalg.norm(d.astype(np.float64)) for d in changes]
+        together = np.linalg.norm(np.mean(np.asarray(changes, np.float64), axis=0))
+        now = self.within(np.mean(lengths) / together)
+        self.value = self.value + (now - self.value) / 8 if self.value else now
+
+
 class ModelChange(LocalSgd):
     """start is the model that all workers begin with, dense the number of steps whose
-    gradients are averaged instead; the exchanged change counts `scale` times, and the
-    outer optimizer makes a model of it."""
+    gradients are averaged instead; changes count `scale` times, and the outer optimizer
+    makes a model of what is exchanged. scale may be "auto", with samples by the seed."""
 
     def __init__(self, workers, every, exchange, start, dense=0, scale=1, outer=None,
-                 polyak=False):
+                 polyak=False, seed=0):
         super().__init__(workers, every=every, start=dense, polyak=polyak)
-        self.exchange, self.common, self.scale = exchange, start, F(scale)
+        self.exchange, self.common, self.scale = exchange, start, scale
+        self.measured = MeasuredScale(workers, seed)
         self.outer = outer or OuterSgd()
 
     def model(self, step, models):
@@ -101,9 +131,12 @@ class ModelChange(LocalSgd):
         if not self.talked:
             return models
         changes = [x - self.common for x in models]
-        update = self.exchange.exchange(step, changes)
+        factor = self.measured.factor() if self.scale == "auto" else F(self.scale)
+        if self.scale == "auto":
+            self.measured.follow(step, step + 1 - self.start, changes)
+        update = self.exchange.exchange(step, [factor * d for d in changes])
         self.near, self.slack = self.exchange.near, self.exchange.slack
-        return [self.outer.step(self.common, self.scale * update)] * len(models)
+        return [self.outer.step(self.common, update)] * len(models)
 
     def adopt(self, step, models):
         if self.equal:

@@ -183,7 +183,8 @@ def resumes(rank, workers):
 
     for kind, values in ((SGD, dict(momentum=0.9, weight_decay=0.01)),
                          (torch.optim.AdamW, {})):
-        spec = SPARSE if kind is SGD else "update:start=2+gtopk:0.05"
+        spec = SPARSE if kind is SGD else (
+            "update:scale=auto+gtopk:0.05,warmup=2+momentum:0.6,dampening=0.6")
         whole = Run(rank, spec, kind, lr=RATE, **values)
         schedule = schedule_of(whole)
         whole.steps(5, schedule.step)
@@ -212,16 +213,17 @@ def resumes(rank, workers):
             for memory in ("velocity", "residual", "reference"):
                 for name in a.get(memory, ()):
                     assert torch.equal(a[memory][name], b[memory][name]), (memory, name)
+            assert kind is SGD or (a["scale"] == b["scale"]).all() and a["scale"][0] > 1
             again.close()
         whole.close()
 
 
 def resumes_with_others(rank, workers):
-    """A state of another number of workers, for which the advice was another."""
+    """A state of another number of workers, and one for which the advice was another."""
     run = Run(rank, "gtopk:0.05", torch.optim.AdamW, lr=1e-3)
     state = run.handle.state_dict()
-    assert state["asked"] == "gtopk:0.05" and "scale=1.41421" in state["spec"], state["spec"]
-    other = dict(state, workers=1, spec=state["spec"].replace("1.41421", "1.73205"))
+    assert state["asked"] == "gtopk:0.05" and "warmup=64" in state["spec"], state["spec"]
+    other = dict(state, workers=1, spec=state["spec"].replace("warmup=64", "warmup=32"))
     run.handle.load_state_dict([other])
     assert run.handle.state_dict()["spec"] == state["spec"]
     foreign = dict(other, asked="gtopk:0.06")
@@ -248,6 +250,21 @@ def decay_is_not_scaled(rank, workers):
     run = Run(rank, "update:start=0,scale=2+topk:1", torch.optim.AdamW, **settings)
     assert_close(plain, still(run), 1e-6)
     assert run.optimizer.param_groups[0]["weight_decay"] == 0.5
+    run.close()
+
+
+def beta1_is_shared(rank, workers):
+    """What of Adam's beta1 the sync has is not in the optimizer while that steps, so that
+    its mean of gradients is the last one here; and is there again afterwards."""
+    run = Run(rank, "update:start=1+topk:0.5,warmup=9+momentum:0.9,dampening=0.9",
+              torch.optim.Adam, lr=1e-3)
+    weight = run.model.module[3].weight
+    for step in range(4):
+        run.steps(1)
+        share = 0.1 if step == 0 else 1  # gradients are averaged in the first
+        assert_close(share * weight.grad, run.optimizer.state[weight]["exp_avg"], 1e-6)
+        assert run.optimizer.param_groups[0]["betas"] == (0.9, 0.999)
+        assert_equal_on_all(run.parameters())
     run.close()
 
 
@@ -366,11 +383,14 @@ def advises(rank, workers):
     assert advice.takes_momentum and advice.reason and not advice.warning, advice
     assert advice.spec == "topk:0.01,warmup=64+momentum:0.9", advice
     advice = gradwire.advise("topk:0.01", torch.optim.Adam(net.parameters()), 4)
-    assert advice.spec == "update:scale=2+topk:0.01" and not advice.takes_momentum, advice
+    assert not advice.takes_momentum and advice.spec == (
+        "update:scale=auto+topk:0.01,warmup=64+momentum:0.6,dampening=0.6"), advice
+    advice = gradwire.advise("topk:0.01", torch.optim.RMSprop(net.parameters()), 4)
+    assert advice.spec == "update:scale=auto+topk:0.01,warmup=64", advice
 
 
 CASES = [equals_sgd, equals_sgd_with_closure, follows_schedules, attaches_in_the_middle,
-         keeps_the_values, resumes, resumes_with_others, decay_is_not_scaled, adaptive,
+         keeps_the_values, resumes, resumes_with_others, decay_is_not_scaled, beta1_is_shared, adaptive,
          says_what_it_does, warns_of_clipping, leaves_alone, advises]
 
 if __name__ == "__main__":

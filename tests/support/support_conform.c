@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "support_model.h"
+#include "sync/schedule.h"
 #include "sync/sync.h"
 
 const char *const conform_specs[] = {
@@ -104,6 +105,9 @@ const char *const conform_specs[] = {
     "distro:0.02,residual=off,update=mean",
     "topk:0.02,via=owner",
     "topk:0.05,tile=100,decay=0.9,via=auto+q:4",
+    "update:scale=auto+topk:0.05,warmup=2+momentum:0.6,dampening=0.6",
+    "update:2,scale=auto+gtopk:0.05,ladder=1+q:4",
+    "local:2+topk:0.05,warmup=3",
 };
 const size_t conform_spec_count = sizeof conform_specs / sizeof *conform_specs;
 
@@ -276,24 +280,32 @@ static float outer_number(const gw_sync *s, const char *key, float otherwise)
     return at != NULL ? strtof(at + strlen(key), NULL) : otherwise;
 }
 
-/* How much more than the average change is applied, if there is no outer momentum. */
-static float scale_of(const gw_sync *s)
-{
-    const gwi_schedule *schedule = gwi_schedule_of(&s->spec);
-    float scale = schedule->scale != NULL ? (float)schedule->scale(&s->spec) : 1;
-
-    return scale * outer_number(s, "lr=", 1);
-}
-
 /* What an outer step got: `was` is the reference before it, or the velocity. */
 static void find_average(const gw_sync *s, const float *x, float *was)
 {
-    const float *velocity = s->kept[GWI_VELOCITY];
-    float momentum = outer_number(s, "momentum=", 0), scale = scale_of(s);
+    const float *velocity = gwi_steps_outside(&s->spec) ? s->kept[GWI_VELOCITY] : NULL;
+    float momentum = outer_number(s, "momentum=", 0), lr = outer_number(s, "lr=", 1);
 
     for (size_t i = 0; i < N; i++)
-        was[i] = velocity != NULL ? velocity[i] - momentum * was[i]
-                                  : (x[i] - was[i]) / scale;
+        was[i] =
+            velocity != NULL ? velocity[i] - momentum * was[i] : (x[i] - was[i]) / lr;
+}
+
+/* What goes into the exchange of the change x - reference: with momentum before the
+ * selection, some of the velocity, too. */
+static void find_change(const gw_sync *s, const float *x, float *v)
+{
+    float scale = (float)gw_sync_scale(s), momentum = (float)gw_sync_momentum(s);
+    const char *dampening = momentum > 0 ? strstr(s->text, "dampening=") : NULL;
+    bool first = s->step == gwi_schedule_start(&s->spec) + 1;
+
+    if (dampening != NULL && !first)
+        scale *= 1 - strtof(dampening + strlen("dampening="), NULL);
+    for (size_t i = 0; i < N; i++) {
+        v[i] = scale * (x[i] - s->kept[GWI_REFERENCE][i]) + s->kept[GWI_RESIDUAL][i];
+        if (momentum > 0)
+            v[i] += momentum * s->kept[GWI_VELOCITY][i];
+    }
 }
 
 /* The same for methods that exchange models: residual + change goes in, and what the
@@ -301,7 +313,7 @@ static void find_average(const gw_sync *s, const float *x, float *was)
 static gw_status model_checked(gw_comm *c, gw_sync *s, float *x)
 {
     bool check = conserves(s) && s->kept[GWI_REFERENCE] != NULL && s->now.model;
-    const float *reference = s->kept[GWI_REFERENCE], *velocity = s->kept[GWI_VELOCITY];
+    const float *velocity = gwi_steps_outside(&s->spec) ? s->kept[GWI_VELOCITY] : NULL;
     float *before, *was;
     gw_status st;
 
@@ -309,9 +321,8 @@ static gw_status model_checked(gw_comm *c, gw_sync *s, float *x)
         return gw_sync_model(s, gw_sync_model_due(s) ? x : NULL);
     before = malloc(2 * N * sizeof *before);
     was = before + N;
-    memcpy(was, velocity != NULL ? velocity : reference, N * sizeof *was);
-    for (size_t i = 0; i < N; i++)
-        before[i] = x[i] - reference[i] + s->kept[GWI_RESIDUAL][i];
+    memcpy(was, velocity != NULL ? velocity : s->kept[GWI_REFERENCE], N * sizeof *was);
+    find_change(s, x, before);
     st = gw_sync_model(s, x);
     find_average(s, x, was);
     if (st == GW_OK)

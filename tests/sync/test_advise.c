@@ -5,6 +5,7 @@
 #include "support_ranks.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "support_model.h"
@@ -21,10 +22,15 @@ typedef struct advised {
     {                                                                       \
         .struct_size = sizeof(gw_optimizer_info), .workers = 4, __VA_ARGS__ \
     }
-#define ADAM                                                                  \
-    {                                                                         \
-        .struct_size = sizeof(gw_optimizer_info), .workers = 4, .adaptive = 1 \
+#define ADAPTIVE(...)                                                          \
+    {                                                                          \
+        .struct_size = sizeof(gw_optimizer_info), .workers = 4, .adaptive = 1, \
+        __VA_ARGS__                                                            \
     }
+#define ADAM    ADAPTIVE(.beta1 = 0.9)
+#define RMSPROP ADAPTIVE(.beta1 = 0)
+
+#define MOVED "+momentum:0.6,dampening=0.6"
 
 static const advised table[] = {
     {"dense", SGD(.momentum = 0.9), NULL, 0, NULL},
@@ -49,7 +55,9 @@ static const advised table[] = {
      "topk:0.01,warmup=64+momentum:0.9+check:100", 1, NULL},
     {"gtopk:0.01+q:4+check:0", SGD(.momentum = 0.9),
      "gtopk:0.01,warmup=64,putback=keep+q:4+momentum:0.9+check:0", 1, NULL},
-    {"topk:0.01+check:100", ADAM, "update:scale=2+topk:0.01+check:100", 0, NULL},
+    {"topk:0.01+check:100", ADAM,
+     "update:scale=auto+topk:0.01,warmup=64+momentum:0.6,dampening=0.6+check:100", 0,
+     NULL},
     {"gtopk:0.01,putback=own", SGD(.momentum = 0.9),
      "gtopk:0.01,putback=own,warmup=64+momentum:0.9", 1, NULL},
     {"drop:0.99", SGD(.momentum = 0.5, .dampening = 0.1),
@@ -63,21 +71,19 @@ static const advised table[] = {
     {"demo", SGD(.momentum = 0.9, .nesterov = 1), NULL, 0, "momentum of its own"},
     {"distro", ADAM, NULL, 0, "results are signs"},
     {"demo:update=mean", ADAM, NULL, 0, NULL},
-    {"topk:0.01", ADAM, "update:scale=2+topk:0.01", 0, NULL},
-    {"topk:0.01",
-     {.struct_size = sizeof(gw_optimizer_info), .workers = 8, .adaptive = 1},
-     "update:scale=2+topk:0.01",
-     0,
-     "8 workers"},
-    {"topk:0.01",
-     {.struct_size = sizeof(gw_optimizer_info), .workers = 1, .adaptive = 1},
-     "update+topk:0.01",
-     0,
+    {"topk:0.01", ADAM, "update:scale=auto+topk:0.01,warmup=64" MOVED, 0, NULL},
+    {"topk:0.01", ADAPTIVE(.beta1 = 0.75),
+     "update:scale=auto+topk:0.01,warmup=64+momentum:0.5,dampening=0.5", 0, NULL},
+    {"topk:0.01", RMSPROP, "update:scale=auto+topk:0.01,warmup=64", 0, NULL},
+    {"drop:0.99+check:0", RMSPROP, "update:scale=auto+drop:0.99,warmup=64+check:0", 0,
      NULL},
-    {"topk:0.01,warmup=100", ADAM, "update:start=100,scale=2+topk:0.01,warmup=100", 0,
+    {"topk:0.01,warmup=100", ADAM, "update:scale=auto+topk:0.01,warmup=100" MOVED, 0,
      NULL},
-    {"topk:0.01,ladder=8", ADAM, "update:start=0,scale=2+topk:0.01,ladder=8", 0, NULL},
-    {"gtopk:0.01+bf16", ADAM, "update:scale=2+gtopk:0.01+bf16", 0, NULL},
+    {"topk:0.01,ladder=8", ADAM, "update:scale=auto+topk:0.01,ladder=8" MOVED, 0, NULL},
+    {"gtopk:0.01+bf16", ADAM, "update:scale=auto+gtopk:0.01,warmup=64+bf16" MOVED, 0,
+     NULL},
+    {"gtopk:0.001", ADAM, "update:scale=auto+gtopk:0.001,warmup=64,ladder=64" MOVED, 0,
+     "so low a density"},
     {"gtopk:0.001", SGD(.momentum = 0.9),
      "gtopk:0.001,warmup=64,putback=keep+momentum:0.9", 1, "so low a density"},
     {"a2sgd", SGD(.momentum = 0.9), NULL, 0, "diverge with momentum"},
@@ -118,6 +124,89 @@ static void test_again(void **state)
     }
 }
 
+/* ---- what is measured ---------------------------------------------------------- */
+
+/* Workers make changes of length 1 that have nothing in common, or that are the same:
+ * the scale goes to the root of their number, or stays at 1. */
+typedef struct noise {
+    bool common;
+    double scale;
+} noise;
+
+static gw_status noise_body(gw_comm *c, void *arg)
+{
+    const noise *job = arg;
+    float x[MODEL_FLOATS] = {0}, g[MODEL_FLOATS] = {0};
+    gw_sync *s;
+
+    PASS_ON(model_sync(&s, c, "update:scale=auto", GW_NONFINITE_STOP));
+    PASS_ON(gw_sync_start(s, x));
+    for (int t = 0; t < 64; t++) {
+        PASS_ON(gw_sync_gradient(s, g));
+        /* More than the root of the number of workers is never measured. */
+        REQUIRE(gw_sync_scale(s) >= 1 && gw_sync_scale(s) <= 2, "a scale of %g",
+                gw_sync_scale(s));
+        x[job->common ? 0 : gw_comm_rank(c)] += 1;
+        PASS_ON(gw_sync_model(s, x));
+    }
+    PASS_ON(gw_sync_gradient(s, g));
+    double scale = gw_sync_scale(s);
+    PASS_ON(gw_sync_model(s, x));
+    gw_sync_free(s);
+    REQUIRE(fabs(scale - job->scale) < 1e-3, "a scale of %g, not %g", scale,
+            job->scale);
+    return GW_OK;
+}
+
+static void test_measured(void **state)
+{
+    noise jobs[] = {{true, 1}, {false, 2}};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++)
+        assert_run_ok(ranks_run(RANKS_THREADS, 4, noise_body, &jobs[i]));
+}
+
+/* ---- momentum of changes ------------------------------------------------------- */
+
+typedef struct moving {
+    const char *spec;
+    int start;
+    double momentum;
+} moving;
+
+static gw_status moving_body(gw_comm *c, void *arg)
+{
+    const moving *job = arg;
+    float x[MODEL_FLOATS] = {0}, g[MODEL_FLOATS] = {1};
+    gw_sync *s;
+
+    PASS_ON(model_sync(&s, c, job->spec, GW_NONFINITE_STOP));
+    PASS_ON(gw_sync_start(s, x));
+    for (int t = 1; t <= 4; t++) {
+        PASS_ON(gw_sync_gradient(s, g));
+        double momentum = gw_sync_momentum(s);
+        REQUIRE(momentum == (t > job->start ? job->momentum : 0), "%s, step %d: %g",
+                job->spec, t, momentum);
+        PASS_ON(gw_sync_model(s, x));
+    }
+    gw_sync_free(s);
+    return GW_OK;
+}
+
+/* An optimizer lends momentum only while changes are exchanged, not to gradients. */
+static void test_momentum(void **state)
+{
+    moving jobs[] = {{"update:2+topk:0.5+momentum:0.6", 2, 0.6},
+                     {"update+topk:0.5,warmup=2+momentum:0.6", 0, 0.6},
+                     {"update+topk:0.5", 0, 0},
+                     {"topk:0.5+momentum:0.6", 0, 0}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
+        assert_run_ok(ranks_run(RANKS_THREADS, 2, moving_body, &jobs[i]));
+}
+
 /* ---- what becomes of a worker's own step -------------------------------------- */
 
 enum { N = MODEL_FLOATS };
@@ -133,12 +222,13 @@ static const scaled changes[] = {
     {"update:start=0,scale=1.5+topk:0.5", 0, 1.5},
     {"update:start=2,scale=0.25", 2, 0.25},
     {"update:start=2", 2, 1},
+    {"update:start=2,scale=auto", 2, 1},
     {"local:2", 0, 1},
     {"dense", 0, 1},
 };
 
 /* All workers subtract the same from all parameters, which is applied `scale` times,
- * wherever it is. */
+ * wherever it is. Their changes do not cancel, so that a measured scale is 1. */
 static gw_status watch_scale(gw_comm *c, gw_sync *s, const scaled *job, float *x)
 {
     float g[N] = {0};
@@ -202,15 +292,17 @@ static void test_mistakes(void **state)
     sgd.momentum = 0;
     sgd.workers = 0;
     assert_int_equal(gw_spec_advise("topk:0.1", &sgd, &a), GW_ERR_ARG);
+    sgd.workers = 4;
+    sgd.beta1 = 1;
+    assert_int_equal(gw_spec_advise("topk:0.1", &sgd, &a), GW_ERR_ARG);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_again),
-        cmocka_unit_test(test_scale),
-        cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_table),    cmocka_unit_test(test_again),
+        cmocka_unit_test(test_scale),    cmocka_unit_test(test_measured),
+        cmocka_unit_test(test_momentum), cmocka_unit_test(test_mistakes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -85,7 +85,8 @@ static gw_status compare(const char *spec, const gw_sync *s, const seen *seen)
     int vectors = 0;
 
     for (int tag = 0; tag < GWI_TAGS; tag++)
-        vectors += s->kept[tag] != NULL && tag != GWI_RATE && tag != GWI_FACTOR;
+        vectors += s->kept[tag] != NULL && tag != GWI_RATE && tag != GWI_SCALE &&
+                   tag != GWI_FACTOR;
 
 #define SAME(trait, fact) \
     REQUIRE(!(t & (trait)) == !(fact), "%s: %s", spec, gw_trait_text(trait))
@@ -102,6 +103,7 @@ static gw_status compare(const char *spec, const gw_sync *s, const seen *seen)
     REQUIRE(info.bytes_per_param == 4.0 * vectors, "%s: %g bytes for %d vectors", spec,
             info.bytes_per_param, vectors);
     REQUIRE(info.memories == (size_t)vectors + (s->kept[GWI_RATE] != NULL) +
+                                 (s->kept[GWI_SCALE] != NULL) +
                                  (s->kept[GWI_FACTOR] != NULL),
             "%s: %zu memories for %d vectors", spec, info.memories, vectors);
     for (size_t i = 0; i < info.memories; i++) {

@@ -58,6 +58,8 @@ static const allowance allowances[] = {
     {"topk:0.001,residual=off", 0, WORKERS *LIST_MESSAGE(K, 32) + TOPK_WORK(K)},
     {"topk:0.001+q:4", 1, WORKERS *LIST_MESSAGE(K, 4) + TOPK_WORK(K) + SCALES},
     {"topk:0.001+momentum:0.9", 2, WORKERS *LIST_MESSAGE(K, 32) + TOPK_WORK(K)},
+    {"update:scale=auto+topk:0.001+momentum:0.6", 3,
+     WORKERS *LIST_MESSAGE(K, 32) + TOPK_WORK(K) + 4 * (4096 + 1)},
     {"topk:0.001+ef21", 3, WORKERS *LIST_MESSAGE(K, 32) + TOPK_WORK(K)},
     {"topk:0.001,ladder=1", 1, WORKERS *LARGE_MESSAGE(LARGE_K) + TOPK_WORK(LARGE_K)},
     {"gtopk:0.001", 1, 2 * LIST_MESSAGE(K, 32) + 4 * 8 * K + TOPK_WORK(K)},

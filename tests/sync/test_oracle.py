@@ -107,10 +107,16 @@ def one_momentum(factor, kind=TopK, density=0.05, clip=0.0, dampening=0.0, neste
         kind(layout, workers, density, **options), factor, clip, dampening, nesterov))
 
 
+def moving(kind, *momentum, **options):
+    """A sparsifier with one velocity for all workers in front of it."""
+    return lambda *args, **own: GlobalMomentum(kind(*args, **own), *momentum, **options)
+
+
 def update(dense, scale, kind, *args, **options):
     """The changes that own optimizers make."""
     return lambda layout, workers: ModelChange(
-        workers, 1, kind(layout, workers, *args, **options), start_of(layout.n, SEED), dense, scale)
+        workers, 1, kind(layout, workers, *args, **options), start_of(layout.n, SEED), dense, scale,
+        seed=SEED)
 
 
 def levels(*args, seed=0, **options):
@@ -431,6 +437,13 @@ TABLE = [
     Row("update:3+topk:0.05", update(3, 1, TopK, 0.05)),
     Row("update:0,scale=2+gtopk:0.05", update(0, 2, GlobalTopK, 0.05)),
     Row("update:2+drop:0.9", update(2, 1, Drop, 0.9)),
+    Row("update:scale=auto+topk:0.05", update(0, "auto", TopK, 0.05)),
+    Row("update:2,scale=auto+gtopk:0.05,warmup=4", update(2, "auto", GlobalTopK, 0.05, warmup=4)),
+    Row("update+topk:0.05,warmup=3,ladder=2", update(0, 1, TopK, 0.05, warmup=3, ladder=2)),
+    Row("update:scale=1.5+topk:0.05,warmup=2+momentum:0.6,dampening=0.6",
+        update(0, 1.5, moving(TopK, 0.6, dampening=0.6), 0.05, warmup=2)),
+    Row("update:scale=auto+drop:0.9+momentum:0.6,dampening=0.6,nesterov=on",
+        update(0, "auto", moving(Drop, 0.6, dampening=0.6, nesterov=True), 0.9)),
     Row("spa:4", lambda layout, _: SparseAverage(layout, 4)),
     Row("spa:4", lambda layout, _: SparseAverage(layout, 4), **TINY),
     Row("spa:7", lambda layout, _: SparseAverage(layout, 7)),

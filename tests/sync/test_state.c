@@ -129,8 +129,13 @@ static gw_status state_len_body(gw_comm *c, void *arg)
 static void test_another_number_of_workers(void **state)
 {
     static const char *const with[] = {
-        "topk:0.02",         "gtopk:0.02+q:4",         "drop:0.95+1bit",
-        "local:2+topk:0.05", "topk:0.02+momentum:0.9", "topk:0.02+q:4+ef21:0.5"};
+        "topk:0.02",
+        "gtopk:0.02+q:4",
+        "drop:0.95+1bit",
+        "local:2+topk:0.05",
+        "topk:0.02+momentum:0.9",
+        "topk:0.02+q:4+ef21:0.5",
+        "update:scale=auto+topk:0.05,warmup=2+momentum:0.6,dampening=0.6"};
 
     (void)state;
     for (size_t i = 0; i < sizeof with / sizeof *with; i++) {

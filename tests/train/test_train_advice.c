@@ -9,6 +9,8 @@
 #include <math.h>
 
 /* Long enough that the dense steps at the beginning are over. */
+#define MOVED "+momentum:0.6,dampening=0.6"
+
 static gwt_config advised(const char *sync)
 {
     gwt_config config = small();
@@ -69,7 +71,8 @@ static void optimizers_step_by_themselves(void **state)
         gwt_summary s = run(&c);
         c.advice = 0;
         gwt_summary as_it_is = run(&c);
-        c.sync = "update:scale=2+gtopk:0.1";
+        c.sync = i == 1 ? "update:scale=auto+gtopk:0.1,warmup=64"
+                        : "update:scale=auto+gtopk:0.1,warmup=64" MOVED;
         assert_true(run(&c).model_hash == s.model_hash);
         assert_true(as_it_is.model_hash != s.model_hash);
     }
@@ -154,7 +157,10 @@ static void changes_are_told(void **state)
     assert_says(&c, NULL, NULL);
     c.advice = 1;
     c.optimizer = "adam";
-    assert_says(&c, "runs as update:scale=2+topk:0.1: ", NULL);
+    assert_says(&c,
+                "runs as update:scale=auto+topk:0.1,warmup=64+momentum:0.6,"
+                "dampening=0.6: ",
+                NULL);
     c.sync = "dense";
     assert_says(&c, NULL, NULL);
     c.optimizer = "sgd";
@@ -295,7 +301,7 @@ static void other_settings_are_refused(void **state)
     refuse(&c, GW_ERR_DATA, name_of(8), "invalid spec 'topj");
 }
 
-/* The factor of updates is that of the workers who began. */
+/* The spec is that of the workers who began. */
 static void other_workers_go_on(void **state)
 {
     static const char *const optimizer[] = {"sgd", "adam"};
@@ -310,7 +316,7 @@ static void other_workers_go_on(void **state)
         c.steps = 120;
         gwt_summary s = run(&c);
         assert_int_equal(s.steps, 120);
-        assert_non_null(strstr(s.sync, i == 0 ? "momentum=0.9" : "scale=2+"));
+        assert_non_null(strstr(s.sync, i == 0 ? "momentum=0.9" : "scale=auto+"));
     }
 }
 

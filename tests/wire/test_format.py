@@ -49,6 +49,9 @@ SPECS = [
     "drop:0.9+momentum:0.5,clip=0.5,mask=off,velocity=local", "gtopk:0.05+momentum:0.9,velocity=local",
     "gtopk:0.05,warmup=1,dense_below=100+q:4+momentum:0.9,clip=0.5,nesterov=on,dampening=0.3",
     "topk:0.05,warmup=2+momentum:0.9,nesterov=on,dampening=0.2", "drop:0.9,dense_below=100+momentum:0.9,clip=0.3",
+    "update:scale=auto+topk:0.05,warmup=2+momentum:0.6,dampening=0.6",
+    "update:1,scale=auto+gtopk:0.05+q:4+momentum:0.5,nesterov=on", "update:scale=auto", "local:2+topk:0.1,warmup=4",
+    "update+topk:0.05,warmup=2+ef21", "update:2,scale=auto+randk:0.1,seed=7",
     "update:2,scale=1.5+randk:0.1", "update:0,scale=0.7+drop:0.9,dense_below=100", "update:1+dense+q:6",
     "topk:0.05+2bit+ef21:0.1", "gtopk:0.05,putback=paper+ef21", "drop:0.9,warmup=2+ef21:0.7", "randk:0.1+ef21:0.9",
     "dense+bf16+ef21", "update:1+topk:0.05+ef21", "topk:1+ef21", "local:2,start=2+gtopk:0.1+ef21",
@@ -86,7 +89,9 @@ RUNS = [
     ("pqasgd:2,8", 3, 4, "small", "ill=2"), ("local:2+gtopk:0.1", 3, 4, "small", "ill=2"),
     ("local:2+randk:0.1", 3, 4, "small", "ill=2"), ("update:1+topk:0.1", 3, 4, "small", "ill=3"),
     ("update:1+topk:0.1", 3, 4, "small", "bad=2", "skip"), ("update:1+topk:0.1", 3, 4, "small", "ignore"),
-    ("update:0", 2, 1, "buckets"), ("topk:0.001+momentum:0.9,clip=0.5,nesterov=on", 3, 3, "chunks"),
+    ("update:0", 2, 1, "buckets"),
+    ("update:scale=auto+topk:0.1,warmup=1+momentum:0.6", 2, 20, "small"), ("update:scale=auto+topk:0.1", 3, 4, "small", "ill=3"),
+    ("update:scale=auto+gtopk:0.001", 3, 2, "chunks"), ("topk:0.001+momentum:0.9,clip=0.5,nesterov=on", 3, 3, "chunks"),
 ]
 
 # What becomes of bad numbers.

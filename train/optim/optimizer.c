@@ -89,18 +89,19 @@ static void adagrad_step(float *x, const float *g, float *const *slot, size_t n,
 }
 
 /* The usual constants of Adam. */
-static const double adam_beta1 = 0.9, adam_beta2 = 0.999;
+static const double adam_beta2 = 0.999;
 static const float adam_epsilon = 1e-8f;
 
 /* m and s are the running means of g and g^2; rate and root carry the correction
  * for having begun at 0. Decay acts by way of the gradient, or on x itself, of which
  * the part `keep` stays. */
 GWT_VECTOR static void adam(float *restrict x, const float *restrict g,
-                            float *restrict m, float *restrict s, size_t n, float rate,
-                            float root, float decay, float keep)
+                            float *restrict m, float *restrict s, size_t n,
+                            double beta1, float rate, float root, float decay,
+                            float keep)
 {
-    const float b1 = (float)adam_beta1, b2 = (float)adam_beta2;
-    const float c1 = (float)(1.0 - adam_beta1), c2 = (float)(1.0 - adam_beta2);
+    const float b1 = (float)beta1, b2 = (float)adam_beta2;
+    const float c1 = (float)(1.0 - beta1), c2 = (float)(1.0 - adam_beta2);
 
     for (size_t i = 0; i < n; i++) {
         float gi = g[i] + decay * x[i];
@@ -112,28 +113,29 @@ GWT_VECTOR static void adam(float *restrict x, const float *restrict g,
     }
 }
 
-/* Step t = 0, 1, ... of both kinds. */
+/* Step t = 0, 1, ... of both kinds. The sync may have some of beta1. */
 static void adam_any(float *x, const float *g, float *const *slot, size_t n, double lr,
-                     uint64_t t, double decay, double keep)
+                     uint64_t t, double lent, double decay, double keep)
 {
+    double beta1 = GWT_ADAM_BETA1 > lent ? GWT_ADAM_BETA1 - lent : 0.0;
     double steps = (double)(t + 1);
-    double rate = lr / (1.0 - pow(adam_beta1, steps));
+    double rate = lr / (1.0 - pow(beta1, steps));
     double root = 1.0 / sqrt(1.0 - pow(adam_beta2, steps));
 
-    adam(x, g, slot[0], slot[1], n, (float)rate, (float)root, (float)decay,
+    adam(x, g, slot[0], slot[1], n, beta1, (float)rate, (float)root, (float)decay,
          (float)keep);
 }
 
 static void adam_step(float *x, const float *g, float *const *slot, size_t n, double lr,
                       uint64_t t, const gwt_hyper *hyper)
 {
-    adam_any(x, g, slot, n, lr, t, hyper->weight_decay, 1.0);
+    adam_any(x, g, slot, n, lr, t, hyper->lent, hyper->weight_decay, 1.0);
 }
 
 static void adamw_step(float *x, const float *g, float *const *slot, size_t n,
                        double lr, uint64_t t, const gwt_hyper *hyper)
 {
-    adam_any(x, g, slot, n, lr, t, 0.0, 1.0 - lr * hyper->weight_decay);
+    adam_any(x, g, slot, n, lr, t, hyper->lent, 0.0, 1.0 - lr * hyper->weight_decay);
 }
 
 static const gwt_optimizer table[] = {
@@ -152,6 +154,7 @@ static const gwt_optimizer table[] = {
      .summary = "learning rates per parameter from running means",
      .takes = "weight-decay",
      .adaptive = 1,
+     .beta1 = GWT_ADAM_BETA1,
      .slots = 2,
      .step = adam_step},
     {.name = "adamw",
@@ -159,6 +162,7 @@ static const gwt_optimizer table[] = {
      .takes = "weight-decay",
      .adaptive = 1,
      .decays_itself = 1,
+     .beta1 = GWT_ADAM_BETA1,
      .slots = 2,
      .step = adamw_step},
 };

@@ -8,6 +8,9 @@
 
 enum { GWT_SLOTS_MAX = 2 };
 
+/* The usual weight of what is already in Adam's mean of gradients. */
+#define GWT_ADAM_BETA1 0.9
+
 /* Settings of a run that optimizers take. To add one: add its field here, its row to
  * the table of optimizer.c and its flag to train_command.c. Checkpoints and
  * summary.json follow the table. */
@@ -15,6 +18,8 @@ typedef struct gwt_hyper {
     double momentum;
     double weight_decay;
     int nesterov; /* 1: the momentum is Nesterov's */
+    double lent;  /* what of Adam's beta1 the sync applies: gw_sync_momentum(); no
+                   * setting of a run */
 } gwt_hyper;
 
 /* One such setting. */
@@ -33,6 +38,7 @@ typedef struct gwt_optimizer {
     const char *name, *summary;
     const char *takes; /* which settings, by their names, with a blank between them */
     int adaptive;      /* steps depend on the size of gradients so far */
+    double beta1;      /* of its running mean of gradients; 0: it has none */
     int decays_itself; /* weight decay is taken off x and is no part of the gradient */
     size_t slots;
     void (*step)(float *x, const float *g, float *const *slot, size_t n, double lr,

@@ -34,6 +34,7 @@ static gw_optimizer_info optimizer_of(const gwt_job *job)
         .momentum = takes_momentum ? c->hyper.momentum : 0.0,
         .nesterov = c->hyper.nesterov,
         .workers = c->workers > 0 ? c->workers : 1,
+        .beta1 = job->optimizer->beta1,
     };
 }
 

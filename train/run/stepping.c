@@ -107,6 +107,7 @@ void gwt_worker_apply(gwt_worker *w, uint64_t t)
     /* A sync that applies steps several times applies the decay once. */
     if (job->optimizer->decays_itself)
         hyper.weight_decay /= gw_sync_scale(w->sync);
+    hyper.lent = gw_sync_momentum(w->sync);
     w->lr = gwt_rate_of(job, t);
     job->optimizer->step(gwt_model_params(w->model), gwt_model_grad(w->model), w->slot,
                          gwt_model_floats(w->model), w->lr, w->applied++, &hyper);

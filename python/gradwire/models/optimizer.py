@@ -43,11 +43,44 @@ def bare(optimizer: Any) -> Any:
 def kind_of(optimizer: torch.optim.Optimizer) -> OptimizerKind:
     """SGD, with its largest momentum, is SGD; anything else is adaptive."""
     if not isinstance(optimizer, torch.optim.SGD):
-        return OptimizerKind(adaptive=True)
+        return OptimizerKind(adaptive=True, beta1=_least_beta1(optimizer))
     momentum = max(0.0, *_values(optimizer, "momentum"))
     dampening = max(0.0, *_values(optimizer, "dampening"))
     return OptimizerKind(momentum=min(momentum, _MOST), dampening=min(dampening, 1.0),
                          nesterov=any(_values(optimizer, "nesterov")))
+
+
+def _has_beta1(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether betas[0] weighs a running mean of gradients that is the step, as others by
+    that name may not."""
+    return isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW))
+
+
+def _least_beta1(optimizer: torch.optim.Optimizer) -> float:
+    groups = optimizer.param_groups if _has_beta1(optimizer) else []
+    values = [float(g["betas"][0]) for g in groups]
+    return max(0.0, min(values)) if values and max(values) < 1 else 0.0
+
+
+@contextlib.contextmanager
+def fitted(optimizer: torch.optim.Optimizer, sync: Sync) -> Iterator[None]:
+    """An optimizer whose changes of the model the sync exchanges steps without what the
+    sync does: the sync multiplies changes by a scale, but AdamW's decay of weights must
+    not become stronger by it; and it has some of Adam's beta1."""
+    groups = optimizer.param_groups if _has_beta1(optimizer) else []
+    held = [{k: g[k] for k in ("betas", "weight_decay")} for g in groups]
+    scale, lent = sync.scale, sync.momentum
+    try:
+        for group in groups:
+            if isinstance(optimizer, torch.optim.AdamW):
+                group["weight_decay"] = group["weight_decay"] / scale
+            if lent:
+                first, *others = group["betas"]
+                group["betas"] = (max(float(first) - lent, 0.0), *others)
+        yield
+    finally:
+        for group, values in zip(groups, held):
+            group.update(values)
 
 
 # ---- what is made of a spec ----------------------------------------------------

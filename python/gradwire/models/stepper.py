@@ -14,22 +14,7 @@ from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import torch
 
-from .optimizer import Moved
-
-
-@contextlib.contextmanager
-def _decay_for(optimizer: torch.optim.Optimizer, scale: float) -> Iterator[None]:
-    """The sync multiplies the changes of models by that scale. AdamW applies weight decay
-    to the weights directly, which must not become stronger by it."""
-    groups = optimizer.param_groups if isinstance(optimizer, torch.optim.AdamW) else []
-    held = [group["weight_decay"] for group in groups]
-    try:
-        for group in groups:
-            group["weight_decay"] = group["weight_decay"] / scale
-        yield
-    finally:
-        for group, decay in zip(groups, held):
-            group["weight_decay"] = decay
+from .optimizer import Moved, fitted
 
 
 @contextlib.contextmanager
@@ -94,7 +79,7 @@ class Stepper:
         if self._exchange.skip_step():
             self._during.enter_context(_without_gradients(optimizer))
         if self._moved is None:
-            self._during.enter_context(_decay_for(optimizer, self._exchange.sync.scale))
+            self._during.enter_context(fitted(optimizer, self._exchange.sync))
 
     def _after(self, optimizer: Any) -> None:
         self._during.close()

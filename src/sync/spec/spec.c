@@ -200,8 +200,11 @@ static gw_status set_value(gwi_spec *spec, const gwi_stage *stage,
         *(int *)field = choice;
         return GW_OK;
     }
-    if (choice >= 0) { /* the one word that a count may be, too */
-        *(uint64_t *)field = GWI_COUNT_WORD;
+    if (choice >= 0) { /* the one word that a count or number may be, too */
+        if (key->value == GWI_COUNT)
+            *(uint64_t *)field = GWI_COUNT_WORD;
+        else
+            *(double *)field = GWI_NUMBER_WORD;
         return GW_OK;
     }
     if (!read_number(value, &number) || !number_fits(key, number))
@@ -402,6 +405,15 @@ static void put_word(char *text, size_t cap, size_t *len, const char *words, int
             put(text, cap, len, w.at, w.len);
 }
 
+/* Whether a count or number is the one word that it may be. */
+static bool is_its_word(const gwi_key *key, const void *field)
+{
+    if (key->words == NULL)
+        return false;
+    return key->value == GWI_COUNT ? *(const uint64_t *)field == GWI_COUNT_WORD
+                                   : *(const double *)field == GWI_NUMBER_WORD;
+}
+
 static void put_value(const gwi_spec *spec, const gwi_shown_key *shown, char *text,
                       size_t cap, size_t *len)
 {
@@ -413,10 +425,10 @@ static void put_value(const gwi_spec *spec, const gwi_shown_key *shown, char *te
         put_word(text, cap, len, key->words, *(const int *)field);
         return;
     }
-    if (key->value == GWI_NUMBER)
-        snprintf(number, sizeof number, "%.9g", *(const double *)field);
-    else if (key->words != NULL && *(const uint64_t *)field == GWI_COUNT_WORD)
+    if (is_its_word(key, field))
         snprintf(number, sizeof number, "%s", key->words);
+    else if (key->value == GWI_NUMBER)
+        snprintf(number, sizeof number, "%.9g", *(const double *)field);
     else
         snprintf(number, sizeof number, "%llu",
                  (unsigned long long)*(const uint64_t *)field);

@@ -92,6 +92,9 @@ enum { GWI_OFF, GWI_ON }; /* of words "off|on" */
 /* What a count holds that may also be a word, and is. */
 #define GWI_COUNT_WORD UINT64_MAX
 
+/* The same of a number. */
+#define GWI_NUMBER_WORD (-1.0)
+
 /* The largest count of steps or floats that a key takes. */
 #define GWI_COUNT_MAX 1e12
 
