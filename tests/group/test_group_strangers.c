@@ -9,8 +9,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -168,6 +170,113 @@ static void test_a_silent_crowd_keeps_nobody_out(void **state)
     gw_meeting_close(meeting);
 }
 
+/* ---- a thousand, while a job runs ------------------------------------------------ */
+
+enum { THOUSAND = 1000 };
+
+typedef struct pair {
+    const char *text;
+    pthread_t threads[2];
+    atomic_int steps, ends;
+    atomic_int failed, view;
+} pair;
+
+/* A member that steps until the test ends. */
+static void *run_member(void *arg)
+{
+    pair *p = arg;
+    gw_group_options opt = as_member(p->text);
+    gw_group *group;
+    gw_comm *comm = NULL;
+    float ends = 0;
+    gw_status st = gw_group_join(&group, &opt);
+
+    if (st == GW_OK)
+        st = gw_group_next(group, &comm);
+    while (st == GW_OK && ends == 0) {
+        ends = (float)p->ends;
+        st = gw_allreduce(comm, &ends, 1);
+        p->steps++;
+        p->failed += gw_group_due(group);
+    }
+    p->failed += st != GW_OK;
+    p->view = (int)gw_group_view(group);
+    gw_comm_free(comm);
+    gw_group_leave(group);
+    return NULL;
+}
+
+static void await_steps(pair *p, int more)
+{
+    for (int from = p->steps; p->steps < from + more && p->failed == 0;)
+        usleep(1000);
+    assert_int_equal(p->failed, 0);
+}
+
+/* As much as this process may have open. */
+static void allow_files(void)
+{
+    struct rlimit limit;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_true(limit.rlim_cur > 2 * THOUSAND);
+}
+
+/* Strangers say nothing, send a handshake byte by byte, or send noise. */
+static void pester(int fd, int i, int turn)
+{
+    static const unsigned char hello[] = {0x16, 0x03, 0x01, 0x02, 0x00, 0x01,
+                                          0x00, 0x01, 0xfc, 0x03, 0x03};
+    unsigned char noise[64];
+
+    if (i % 3 == 1 && turn < (int)sizeof hello)
+        (void)!send(fd, &hello[turn], 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    for (size_t k = 0; k < sizeof noise; k++)
+        noise[k] = (unsigned char)test_random(11, (uint64_t)(i * 100 + turn) * 64 + k);
+    if (i % 3 == 2)
+        (void)!send(fd, noise, sizeof noise, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* Nobody who runs notices them, and each is turned away though it never ends its
+ * connection. */
+static void test_a_thousand_strangers_disturb_nobody(void **state)
+{
+    static pair p;
+    static int fds[THOUSAND];
+    char text[64];
+    gw_meeting *meeting = open_meeting(text);
+
+    (void)state;
+    allow_files();
+    p.text = text;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&p.threads[i], NULL, run_member, &p), 0);
+    await_steps(&p, 10);
+    for (int i = 0; i < THOUSAND; i++) {
+        fds[i] = call(gw_meeting_port(meeting));
+        pester(fds[i], i, 0);
+    }
+    for (int turn = 1; turn < 10; turn++) {
+        for (int i = 0; i < THOUSAND; i++)
+            pester(fds[i], i, turn);
+        await_steps(&p, 10);
+    }
+    for (int i = 0; i < THOUSAND; i++)
+        await_end(fds[i]);
+    assert_int_equal(members_at(text), 2);
+    await_steps(&p, 10);
+    p.ends = 1;
+    for (int i = 0; i < 2; i++)
+        pthread_join(p.threads[i], NULL);
+    assert_int_equal(p.failed, 0);
+    assert_int_equal(p.view, 1);
+    gw_meeting_close(meeting);
+}
+
+/* ---- replays --------------------------------------------------------------------- */
+
 typedef struct relay {
     int listener, port, to; /* the meeting's port */
     char recorded[8192];
@@ -251,6 +360,7 @@ int main(void)
         cmocka_unit_test(test_other_terms_are_refused),
         cmocka_unit_test(test_garbage_ends_the_connection),
         cmocka_unit_test(test_a_silent_crowd_keeps_nobody_out),
+        cmocka_unit_test(test_a_thousand_strangers_disturb_nobody),
         cmocka_unit_test(test_a_recorded_handshake_is_worth_nothing),
     };
 
