@@ -24,8 +24,11 @@
 
 enum { SECRET_LEN = 32, LEAST_KEY = 16, LONGEST_KEY = 1024, LONGEST_JOB = 64 };
 
-/* What one record of TLS can hold. */
-enum { RECORD = 16384 };
+/* What one record of TLS can hold, and what it takes on its way at most. */
+enum { RECORD = 16384, RECORD_MOST = RECORD + 256 };
+
+/* Several records go through one call of the system: calls cost as much as AES does. */
+enum { OUT_CAP = 8 * RECORD_MOST, IN_CAP = 8 * RECORD_MOST };
 
 static const char IDENTITY[] = "gradwire";
 
@@ -41,8 +44,10 @@ struct gwg_conn {
     short events; /* what the last call could not go on without */
     bool over;    /* the handshake is */
     bool plain;
-    size_t staged;               /* bytes of stage that have not left */
-    unsigned char stage[RECORD]; /* SSL_write() must be repeated with the same bytes */
+    size_t out_len, in_at, in_len;
+    unsigned char stage[RECORD]; /* parts that go into one record */
+    unsigned char out[OUT_CAP];  /* encrypted, and not sent yet */
+    unsigned char in[IN_CAP];    /* received, and not decrypted yet: in_at to in_len */
 };
 
 /* ---- the key ----------------------------------------------------------------- */
@@ -115,41 +120,84 @@ static int find_session(SSL *ssl, const unsigned char *id, size_t id_len,
     return 1;
 }
 
-/* OpenSSL's own socket BIO writes in a way that raises SIGPIPE. */
-static int bio_outcome(BIO *bio, ssize_t n)
+static long after_syscall(ssize_t n)
 {
-    BIO_clear_retry_flags(bio);
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        BIO_set_flags(bio, BIO_get_flags(bio) | BIO_FLAGS_SHOULD_RETRY);
-    return (int)n;
+    if (n > 0)
+        return (long)n;
+    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) ? 0
+                                                                                : -1;
 }
 
+/* Sends what waits. Returns -1 if the connection broke. */
+static long send_out(gwg_conn *c)
+{
+    size_t sent = 0;
+    long n = 1;
+
+    while (sent < c->out_len && n > 0) {
+        n = after_syscall(send(c->fd, c->out + sent, c->out_len - sent, MSG_NOSIGNAL));
+        sent += n > 0 ? (size_t)n : 0;
+    }
+    c->out_len -= sent;
+    if (sent > 0)
+        memmove(c->out, c->out + sent, c->out_len);
+    return n < 0 ? -1 : 0;
+}
+
+/* OpenSSL's own socket BIO writes in a way that raises SIGPIPE, and every record by
+ * itself. */
 static int bio_write(BIO *bio, const char *bytes, int len)
 {
-    const gwg_conn *c = BIO_get_data(bio);
-    ssize_t n = send(c->fd, bytes, (size_t)len, MSG_NOSIGNAL);
+    gwg_conn *c = BIO_get_data(bio);
+    size_t n = (size_t)len;
 
-    int outcome = bio_outcome(bio, n);
-    if (BIO_should_retry(bio))
+    BIO_clear_retry_flags(bio);
+    if (n > sizeof c->out - c->out_len && send_out(c) < 0)
+        return -1;
+    if (n > sizeof c->out - c->out_len) {
         BIO_set_retry_write(bio);
-    return outcome;
+        return -1;
+    }
+    memcpy(c->out + c->out_len, bytes, n);
+    c->out_len += n;
+    return len;
 }
 
 static int bio_read(BIO *bio, char *to, int len)
 {
-    const gwg_conn *c = BIO_get_data(bio);
-    ssize_t n = recv(c->fd, to, (size_t)len, 0);
+    gwg_conn *c = BIO_get_data(bio);
 
-    int outcome = bio_outcome(bio, n);
-    if (BIO_should_retry(bio))
-        BIO_set_retry_read(bio);
-    return outcome;
+    BIO_clear_retry_flags(bio);
+    if (c->in_at == c->in_len) {
+        long got = after_syscall(recv(c->fd, c->in, sizeof c->in, 0));
+        if (got == 0)
+            BIO_set_retry_read(bio);
+        if (got <= 0)
+            return -1;
+        c->in_at = 0;
+        c->in_len = (size_t)got;
+    }
+    size_t left = c->in_len - c->in_at, n = left < (size_t)len ? left : (size_t)len;
+    memcpy(to, c->in + c->in_at, n);
+    c->in_at += n;
+    return (int)n;
 }
 
+/* A handshake goes on when its messages have left. */
 static long bio_control(BIO *bio, int command, long number, void *pointer)
 {
-    (void)bio, (void)number, (void)pointer;
-    return command == BIO_CTRL_FLUSH;
+    gwg_conn *c = BIO_get_data(bio);
+
+    (void)number, (void)pointer;
+    if (command != BIO_CTRL_FLUSH)
+        return 0;
+    BIO_clear_retry_flags(bio);
+    if (send_out(c) < 0)
+        return -1;
+    if (c->out_len == 0)
+        return 1;
+    BIO_set_retry_write(bio);
+    return -1;
 }
 
 static BIO_METHOD *socket_method(void)
@@ -335,7 +383,7 @@ short gwg_conn_events(const gwg_conn *c)
 {
     if (!c->over)
         return c->events;
-    return (short)(POLLIN | (c->staged > 0 ? POLLOUT : 0));
+    return (short)(POLLIN | (c->out_len > 0 ? POLLOUT : 0));
 }
 
 int gwg_conn_fd(const gwg_conn *c)
@@ -345,12 +393,16 @@ int gwg_conn_fd(const gwg_conn *c)
 
 /* ---- bytes ---------------------------------------------------------------------- */
 
-static long after_syscall(ssize_t n)
+/* What follows the last record may have come with it. */
+static long read_plain(gwg_conn *c, void *buf, size_t len)
 {
-    if (n > 0)
-        return (long)n;
-    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) ? 0
-                                                                                : -1;
+    size_t left = c->in_len - c->in_at, n = left < len ? left : len;
+
+    if (left == 0)
+        return after_syscall(recv(c->fd, buf, len, 0));
+    memcpy(buf, c->in + c->in_at, n);
+    c->in_at += n;
+    return (long)n;
 }
 
 long gwg_conn_read(gwg_conn *c, void *buf, size_t len)
@@ -358,34 +410,41 @@ long gwg_conn_read(gwg_conn *c, void *buf, size_t len)
     size_t n = 0;
 
     if (c->plain)
-        return after_syscall(recv(c->fd, buf, len, 0));
+        return read_plain(c, buf, len);
     int result = SSL_read_ex(c->ssl, buf, len, &n);
     return result == 1 ? (long)n : pause_or_end(c, result);
 }
 
-/* Sends what is staged. Returns 0 if some of it is left, -1 if the connection broke. */
-static long send_staged(gwg_conn *c)
-{
-    size_t n = 0;
+/* Where a write has got to in its parts. */
+typedef struct place {
+    const struct iovec *part;
+    int count;
+    size_t at;
+} place;
 
-    if (c->staged == 0)
-        return 1;
-    int result = SSL_write_ex(c->ssl, c->stage, c->staged, &n);
-    if (result != 1)
-        return pause_or_end(c, result);
-    c->staged = 0;
-    return 1;
-}
-
-/* Copies as much of the parts as one record holds. */
-static void stage_parts(gwg_conn *c, const struct iovec *parts, int count)
+/* Takes what goes into the next record: a piece of a long part as it is, or several
+ * short ones gathered. Returns its length. */
+static size_t next_record(gwg_conn *c, place *p, const void **from)
 {
-    for (int i = 0; i < count && c->staged < sizeof c->stage; i++) {
-        size_t room = sizeof c->stage - c->staged;
-        size_t n = parts[i].iov_len < room ? parts[i].iov_len : room;
-        memcpy(c->stage + c->staged, parts[i].iov_base, n);
-        c->staged += n;
+    size_t len = 0;
+
+    while (p->count > 0 && len < RECORD) {
+        size_t left = p->part->iov_len - p->at;
+        size_t n = left < RECORD - len ? left : RECORD - len;
+        const unsigned char *bytes = (const unsigned char *)p->part->iov_base + p->at;
+        p->at += n;
+        if (n == RECORD) {
+            *from = bytes;
+            return n;
+        }
+        if (n > 0)
+            memcpy(c->stage + len, bytes, n);
+        len += n;
+        if (p->at == p->part->iov_len)
+            *p = (place){p->part + 1, p->count - 1, 0};
     }
+    *from = c->stage;
+    return len;
 }
 
 static long write_plain(gwg_conn *c, const struct iovec *parts, int count)
@@ -400,22 +459,42 @@ long gwg_conn_write(gwg_conn *c, const struct iovec *parts, int count)
 {
     if (c->plain)
         return write_plain(c, parts, count);
-    long sent = send_staged(c);
-    if (sent <= 0 || count == 0)
-        return sent < 0 ? -1 : 0;
-    stage_parts(c, parts, count);
-    long taken = (long)c->staged;
-    return send_staged(c) < 0 ? -1 : taken;
+    place p = {parts, count, 0};
+    const void *from;
+    size_t len, n;
+    long taken = 0;
+
+    if (send_out(c) < 0)
+        return -1;
+    /* There is room for each record, so that OpenSSL never has to be asked again. */
+    while (sizeof c->out - c->out_len >= RECORD_MOST &&
+           (len = next_record(c, &p, &from)) > 0) {
+        if (SSL_write_ex(c->ssl, from, len, &n) != 1 || n != len) {
+            ERR_clear_error();
+            return -1;
+        }
+        taken += (long)len;
+        if (sizeof c->out - c->out_len < RECORD_MOST && send_out(c) < 0)
+            return -1;
+    }
+    return send_out(c) < 0 ? -1 : taken;
 }
 
 size_t gwg_conn_unread(const gwg_conn *c)
 {
-    return c->plain ? 0 : (size_t)SSL_pending(c->ssl);
+    size_t left = c->in_len - c->in_at;
+
+    if (c->plain)
+        return left;
+    /* Between two records, OpenSSL leaves what it has not begun to read. */
+    const unsigned char *head = c->in + c->in_at;
+    bool whole = left >= 5 && left - 5 >= (size_t)(head[3] << 8 | head[4]);
+    return (size_t)SSL_pending(c->ssl) + (whole ? left : 0);
 }
 
 size_t gwg_conn_unsent(const gwg_conn *c)
 {
-    return c->staged;
+    return c->out_len;
 }
 
 /* ---- as a stream ------------------------------------------------------------------
