@@ -9,6 +9,7 @@ import time
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 import gradwire
@@ -66,6 +67,34 @@ def topk_hook(state, bucket):
     return state(bucket)
 
 
+# ---- other hooks ---------------------------------------------------------------
+
+
+def no_hook(state, bucket):
+    """Nothing is exchanged; what is left is what DDP costs."""
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
+
+
+def with_hook(state, hook, **options):
+    model = DistributedDataParallel(network(), **options)
+    model.register_comm_hook(state, hook)
+    return Way(model)
+
+
+def powersgd():
+    """That of PyTorch 2; the one of 1.13 does not run with Gloo. With several buckets the
+    collectives of their callbacks come in another order on each worker, and Gloo fails."""
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+    if int(torch.__version__.split(".")[0]) < 2:
+        return {}
+    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1,
+                                        start_powerSGD_iter=2)
+    return {"PowerSGD hook, rank 1": with_hook(state, powerSGD_hook.powerSGD_hook,
+                                               bucket_cap_mb=1000)}
+
+
 # ---- the ways ------------------------------------------------------------------
 
 
@@ -86,14 +115,17 @@ class Way:
 def ways(spec):
     # One bucket is the better choice for whoever selects from it.
     one = dict(bucket_cap_mb=1000, gradient_as_bucket_view=True)
-    by_hook = DistributedDataParallel(network(), **one)
-    by_hook.register_comm_hook(TopK(), topk_hook)
-    ours = Way(DistributedDataParallel(network(), **one))
+    ours, through = [Way(DistributedDataParallel(network(), **one)) for _ in range(2)]
     handle = gradwire.attach(ours.model, spec, ours.optimizer, momentum="off")
+    gradwire.attach(through.model, spec, through.optimizer, momentum="off", transport="group")
     return {"no exchange": Way(network()),
+            "hook that does nothing": with_hook(None, no_hook, **one),
             "plain DDP": Way(DistributedDataParallel(network())),
-            f"top-k hook in PyTorch, {DENSITY:g}": Way(by_hook),
-            f"gradwire {spec}": ours}, handle
+            "fp16 hook": with_hook(None, default_hooks.fp16_compress_hook),
+            **powersgd(),
+            f"top-k hook in PyTorch, {DENSITY:g}": with_hook(TopK(), topk_hook, **one),
+            f"gradwire {spec}": ours,
+            f"gradwire {spec} by the group": through}, handle
 
 
 def turn(way, x, y):
