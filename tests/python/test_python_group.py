@@ -4,6 +4,7 @@
 all kinds of methods; and what happens when a worker fails."""
 import os
 import sys
+import threading
 
 import torch_crew
 
@@ -94,6 +95,16 @@ def silence(rank, workers):
     comm.close()
 
 
+def interrupts(rank, workers):
+    """A wait can be ended from outside, as Ctrl-C does it."""
+    comm = group_comm(dist.group.WORLD, 60.0)
+    if rank == 0:
+        threading.Timer(0.2, comm.interrupt).start()
+        torch_crew.raises(gradwire.GradwireError, "interrupted", lambda: comm.allgather(b"x"))
+    dist.barrier()
+    comm.close()
+
+
 def goodbyes(rank, workers):
     """One that has ended in order, too, does not answer any more."""
     comm = group_comm(dist.group.WORLD, 60.0)
@@ -136,5 +147,6 @@ if __name__ == "__main__":
         if not torch_crew.run([sys.executable, sys.argv[0]], 3, {1: 9}):
             sys.exit(1)
         del os.environ["GROUP_DIES"]
-    torch_crew.main([same_bits, subgroup, long_messages, reasons, silence, goodbyes, refusals],
+    torch_crew.main([same_bits, subgroup, long_messages, reasons, silence, interrupts,
+                     goodbyes, refusals],
                     (2, 3))
