@@ -305,6 +305,15 @@ def test_no_torch_needed():
     assert out.returncode == 0 and out.stdout.strip() == gradwire.version(), out
 
 
+def test_import_is_quick():
+    """150 ms of a core at most, from the start of Python on; nobody else's work counts."""
+    code = ("import sys, gradwire, resource; assert not {'torch', 'numpy'} & set(sys.modules); "
+            "used = resource.getrusage(resource.RUSAGE_SELF); print(used.ru_utime + used.ru_stime)")
+    took = [float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True,
+                                 text=True).stdout) for _ in range(5)]
+    assert min(took) < 0.15, took
+
+
 if __name__ == "__main__":
     for name, test in list(globals().items()):
         if name.startswith("test_"):
