@@ -270,7 +270,7 @@ static void say_outer(const gwc_plan *plan, FILE *to)
         "steps. In full it is %s. This assumes that loss grows with the period, so "
         "it is the shortest (from 5 to 500 steps) with which exchanges take a tenth "
         "of the time; and that sending fewer entries is better than a period of "
-        "more than 100 steps. ",
+        "more than 100 steps. docs/results-outer.md has what short runs lost. ",
         outer.sync, time_text(outer.exchange, time), 100.0 * outer.part,
         (unsigned long long)outer.period, outer.in_full);
 }

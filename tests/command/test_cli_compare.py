@@ -128,6 +128,21 @@ def long_names(folder):
     check(f" {long}10 " in text and f" {long}20 " in text, f"names: {text}")
 
 
+def outer_steps(folder):
+    """Methods with an outer step are rows like others; one that is off is local, in a row of its own."""
+    syncs = "dense local:5 local:5+outer:1,0 diloco:5 sparseloco:5"
+    r = succeed("compare", *SMALL[:-2], "--steps", "40", "--sync", syncs, "--workers", "4", "--out", f"{folder}/o",
+                "--json")
+    rows = {row["sync"]: row for row in rows_of(r)}
+    check(set(rows) == set(syncs.split()), f"{list(rows)}")
+    local, off, outer = (rows[s] for s in ("local:5", "local:5+outer:1,0", "diloco:5"))
+    hashes = [json.load(open(f"{row['run']}/summary.json"))["model_hash"] for row in (local, off, outer)]
+    check(hashes[0] == hashes[1] != hashes[2], f"off is local: {hashes}")
+    check(local["bytes_per_step"] == outer["bytes_per_step"] > rows["sparseloco:5"]["bytes_per_step"], f"{rows}")
+    page = succeed("report", f"{folder}/o", "--out", f"{folder}/o.html", "--json").stdout
+    check("diloco" in open(f"{folder}/o.html").read(), f"no outer step on the page: {page}")
+
+
 def failures(folder):
     r = run("compare", *SMALL, "--sync", "dense local:4@batch=4000 none", "--workers", "2",
             "--out", f"{folder}/b")
@@ -173,6 +188,7 @@ with tempfile.TemporaryDirectory() as folder:
     ties(folder)
     seeds(folder)
     long_names(folder)
+    outer_steps(folder)
     failures(folder)
     stop_and_go(folder)
     wrong_use(folder)

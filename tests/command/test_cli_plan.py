@@ -71,7 +71,7 @@ def outer_steps():
     slow = whole(*job, "--compute", "5s", *both)["advice"]
     check(slow["outer"]["sync"] == "diloco:20" and slow["outer"]["period"] == 20, f"{slow['outer']}")
     check(near(slow["outer"]["exchange_s"], 9.6, 0.05) and slow["outer"]["part_of_time"] <= 0.1, f"{slow['outer']}")
-    for words in ("diloco:20 suits this link", "lr=0.7,momentum=0.9", "This assumes"):
+    for words in ("diloco:20 suits this link", "lr=0.7,momentum=0.9", "This assumes", "docs/results-outer.md"):
         check(words in slow["text"], f"no '{words}' in {slow['text']}")
     fast = whole(*job, "--compute", "100ms", *both)["advice"]["outer"]
     check(fast["sync"] == f"sparseloco:{fast['period']}" and 5 <= fast["period"] <= 20, f"{fast}")
