@@ -74,6 +74,9 @@ class Chaos:
     def ended(self):
         return os.path.exists(f"{self.out}/summary.json")
 
+    def goes_on(self, total):
+        return not self.ended() and self.steps() < 0.85 * total
+
     def running(self):
         return [w for w in self.workers if w.lives() and any(True for _ in w.entries())]
 
@@ -105,16 +108,19 @@ class Chaos:
             self.recoveries.append(time.monotonic() - before)
         return entered and stepped
 
-    def run(self, total, pause):
-        """Until 85 % of the steps are made, something happens every `pause` seconds."""
+    def run(self, total, pause, strikes):
+        """Until 85 % of the steps are made, something happens every `pause` seconds, at most so often. Most
+        workers are there when it does: on a busy machine new ones take long to start."""
         shutil.rmtree(self.out, ignore_errors=True)
         for _ in range(WORKERS):
             self.start()
         good = self.wait("the first step", lambda: self.steps() > 0)
-        while good and not self.ended() and self.steps() < 0.85 * total:
+        while good and strikes > 0 and self.goes_on(total):
             time.sleep(self.random.uniform(*pause))
-            if not self.ended() and self.steps() < 0.85 * total and self.running():
+            good = self.wait("most workers", lambda: not self.goes_on(total) or len(self.running()) > WORKERS // 2)
+            if good and self.goes_on(total) and self.running():
                 good = self.strike()
+                strikes -= 1
         good = good and self.wait("the end", self.ended)
         self.judge(good)
 

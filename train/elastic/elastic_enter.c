@@ -20,7 +20,7 @@ int gwt_elastic_lost(gw_status status)
  */
 
 typedef struct baton {
-    uint64_t steps, skipped, applied, evaluated_at, saved_at, told_at, rate_at;
+    uint64_t steps, skipped, applied, evaluated_at, rate_at;
     double elapsed, lr;
     gwt_evaluation evaluation;
     char directory[GWT_PATH_CAP];
@@ -34,8 +34,6 @@ static baton make_baton(const gwt_elastic *e)
                .skipped = w->so_far.skipped,
                .applied = w->applied,
                .evaluated_at = w->evaluated_at,
-               .saved_at = w->saved_at,
-               .told_at = e->told_at,
                .rate_at = e->rate_at,
                .elapsed = gwt_now() - w->began,
                .lr = w->lr,
@@ -54,13 +52,11 @@ static void take_baton(gwt_elastic *e, const baton *b)
     w->so_far.skipped = b->skipped;
     w->applied = b->applied;
     w->evaluated_at = b->evaluated_at;
-    w->saved_at = b->saved_at;
     w->began = gwt_now() - b->elapsed;
     w->mark = gwt_now();
     w->lr = b->lr;
     w->evaluation = b->evaluation;
     w->logged = w->epoch = (gwt_mean){0};
-    e->told_at = b->told_at;
     e->rate_at = b->rate_at;
     e->job->used = b->used;
     memcpy(e->job->directory, b->directory, sizeof b->directory);
@@ -207,6 +203,10 @@ static void go_on_from(gwt_elastic *e)
         e->steps = e->entry.step;
     }
     e->base = gw_sync_exchanged(w->sync);
+    /* Whatever follows an exchange depends on what all have in common, and not on how
+     * far each of them got after the last one. */
+    e->told_at = e->lots.used / (uint64_t)e->job->config.workers;
+    w->saved_at = UINT64_MAX;
     e->trained = 1;
     e->torn = 0;
     e->left = e->entry.left;
