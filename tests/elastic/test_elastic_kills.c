@@ -26,6 +26,12 @@ static const char *const specs[] = {
     "diloco:3",
     "sparta:0.1",
     "update+topk:0.1",
+    "demo:0.1",
+    "distro:0.1",
+    "randk:0.1",
+    "topk:0.1,via=owner",
+    "sparseloco:3",
+    "qsgd:4",
 };
 enum { SPECS = sizeof specs / sizeof *specs };
 

@@ -193,10 +193,10 @@ static gw_status enter_once(worker *w, gw_entry *entry)
     next_comm(w);
     make_mortal(w->comm);
     if (w->sync == NULL) {
+        gw_spec_info info = {.struct_size = sizeof info};
+        PASS_ON(gw_spec_describe(w->plan->spec, &info));
         PASS_ON(gw_sync_new(&w->sync, w->plan->spec, w->layout, w->comm, NULL));
-        w->equal = strncmp(w->plan->spec, "local", 5) != 0 &&
-                   strncmp(w->plan->spec, "diloco", 6) != 0 &&
-                   strncmp(w->plan->spec, "update", 6) != 0;
+        w->equal = (info.traits & GW_TRAIT_KEEPS_EQUAL) != 0;
     }
     entry->struct_size = sizeof *entry;
     return gw_sync_enter(&w->sync, w->comm, w->params, &opt, entry);
