@@ -34,6 +34,13 @@ gw_status gwi_allreduce_ring(gw_comm *c, float *x, size_t n, float divide,
 gw_status gwi_allreduce_doubling(gw_comm *c, float *x, size_t n, float divide,
                                  gwi_note *note);
 
+/* Makes one vector of all workers' by something else than a sum: x becomes what
+ * combine() makes of it and of another. combine() must give the same bits if the two
+ * are exchanged. Workers go by recursive doubling, whatever n is. */
+typedef void gwi_combine_run(void *arg, float *x, const float *other);
+gw_status gwi_combine_doubling(gw_comm *c, float *x, size_t n, gwi_combine_run *combine,
+                               void *arg, gwi_note *note);
+
 /* Hands worker 0's message, *len bytes at buf, to all; the others learn its length,
  * at most cap. It checks itself. */
 gw_status gwi_broadcast_message(gw_comm *c, void *buf, size_t cap, size_t *len);

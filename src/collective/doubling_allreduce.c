@@ -21,6 +21,8 @@ typedef struct doubling {
     float *x;
     size_t n, len; /* floats; bytes of a message without its check */
     gwi_note *note;
+    gwi_combine_run *combine; /* instead of a sum; NULL: a sum */
+    void *arg;
     uint8_t *out, *in; /* len bytes and a check each */
 } doubling;
 
@@ -49,7 +51,10 @@ static gwi_note note_of(const uint8_t *end_of_vector)
 
 static void add_incoming(const doubling *d)
 {
-    gwi_vector()->add(d->x, (const float *)d->in, d->n);
+    if (d->combine != NULL)
+        d->combine(d->arg, d->x, (const float *)d->in);
+    else
+        gwi_vector()->add(d->x, (const float *)d->in, d->n);
     if (d->note != NULL)
         *d->note = gwi_lesser_note(*d->note, note_of(d->in + d->n * sizeof(float)));
 }
@@ -124,15 +129,14 @@ static void look_at_sum(const doubling *d)
         *d->note = GWI_NOTE_SUM | bad;
 }
 
-gw_status gwi_allreduce_doubling(gw_comm *c, float *x, size_t n, float divide,
-                                 gwi_note *note)
+static gw_status run(doubling d, float divide)
 {
-    doubling d = {.comm = c, .x = x, .n = n, .note = note};
+    gw_comm *c = d.comm;
     int q = 1;
 
     while (q <= c->workers / 2)
         q *= 2;
-    d.len = n * sizeof(float) + (note != NULL ? sizeof *note : 0);
+    d.len = d.n * sizeof(float) + (d.note != NULL ? sizeof *d.note : 0);
     /* The second buffer begins aligned for floats whatever the note does. */
     size_t stride = (d.len + GWI_CHECK_LEN + 63) & ~(size_t)63;
     d.out = gwi_comm_scratch(c, 2 * stride);
@@ -142,4 +146,19 @@ gw_status gwi_allreduce_doubling(gw_comm *c, float *x, size_t n, float divide,
     GWI_TRY(c->rank >= q ? follow(&d, c->rank - q) : lead(&d, q, divide));
     look_at_sum(&d);
     return GW_OK;
+}
+
+gw_status gwi_allreduce_doubling(gw_comm *c, float *x, size_t n, float divide,
+                                 gwi_note *note)
+{
+    return run((doubling){.comm = c, .x = x, .n = n, .note = note}, divide);
+}
+
+gw_status gwi_combine_doubling(gw_comm *c, float *x, size_t n, gwi_combine_run *combine,
+                               void *arg, gwi_note *note)
+{
+    doubling d = {
+        .comm = c, .x = x, .n = n, .note = note, .combine = combine, .arg = arg};
+
+    return run(d, 1);
 }

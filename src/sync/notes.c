@@ -58,6 +58,18 @@ gw_status gwi_average(gw_sync *s, float *x, size_t n, size_t base, gwi_note *not
     return GW_OK;
 }
 
+gw_status gwi_combine(gw_sync *s, float *x, gwi_combine_run *combine, void *arg,
+                      gwi_note *note)
+{
+    size_t n = s->layout->floats;
+
+    if (!gwi_looks(s))
+        return gwi_combine_doubling(s->comm, x, n, combine, arg, NULL);
+    GWI_TRY(gwi_combine_doubling(s->comm, x, n, combine, arg, note));
+    *note = settle(s, *note, n, 0);
+    return GW_OK;
+}
+
 /* ---- sending ------------------------------------------------------------ */
 
 size_t gwi_put_note(const gw_sync *s, uint8_t *msg, gwi_note note)

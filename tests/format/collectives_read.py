@@ -68,7 +68,7 @@ def allreduce(mail, xs, notes=None, divide=1):
     return by_ring(mail, xs, notes, divide)
 
 
-def by_doubling(mail, xs, notes, divide):
+def by_doubling(mail, xs, notes, divide, combine=np.add):
     p, q = mail.workers, 1 << mail.workers.bit_length() - 1
     acc = [np.array(x, "<f4") for x in xs]
     held = list(notes) if notes else None
@@ -79,14 +79,14 @@ def by_doubling(mail, xs, notes, divide):
 
     for r in range(q, p):
         mail.expect(r, r - q, packed(r), "a vector to be added")
-        acc[r - q] = acc[r - q] + acc[r]
+        acc[r - q] = combine(acc[r - q], acc[r])
         if notes:
             held[r - q] = lesser(held[r - q], held[r])
     bit = 1
     while bit < q:
         for r in range(q):
             mail.expect(r, r ^ bit, packed(r), "a vector by doubling")
-        acc = [acc[r] + acc[r ^ bit] for r in range(q)] + acc[q:]
+        acc = [combine(acc[r], acc[r ^ bit]) for r in range(q)] + acc[q:]
         if notes:
             held = [lesser(held[r], held[r ^ bit]) for r in range(q)] + held[q:]
         bit *= 2

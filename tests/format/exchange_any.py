@@ -8,11 +8,11 @@ from exchange_common_read import common_coordinates
 from exchange_lowrank_read import thin_matrices
 from exchange_owner_read import lists_by_owners
 from exchange_tree_read import lists_along_a_tree
-from exchanges import by_buckets, lists_gathered, means, whole_vectors
+from exchanges import adaptive_sum, by_buckets, lists_gathered, means, whole_vectors
 
 WAYS = {"sum": by_buckets, "lists": lists_gathered, "tree": lists_along_a_tree,
         "common": common_coordinates, "coded": whole_vectors, "means": means, "thin": thin_matrices,
-        "owners": lists_by_owners}
+        "owners": lists_by_owners, "pairs": adaptive_sum}
 
 
 CLOSED_UP = ("common", "coded")

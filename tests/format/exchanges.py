@@ -9,7 +9,7 @@ import numpy as np
 
 import cosines_read as cosines
 from bytes_and_checks import require
-from collectives_read import allreduce, lesser
+from collectives_read import allreduce, by_doubling, lesser
 from encoding import count_for, encode, key_of, lane_sum, largest, largest_in_tiles, magnitudes
 from headed import DENSE, NOTE, SPARSE, longest, open_message
 from momentum_read import mask
@@ -91,6 +91,21 @@ def by_buckets(crew, vectors, notes, parts=False):
         all_notes = [note] * crew.workers
         last = lesser(last, note)
     return [result] * crew.workers, last
+
+
+def adaptive_sum(crew, vectors, notes):
+    """By doubling, with another way to combine two vectors."""
+    def combine(a, b):
+        out = np.empty_like(a)
+        for begin, end in crew.layout.spans:
+            x, y = a[begin:end].astype(np.float64), b[begin:end].astype(np.float64)
+            ab, aa, bb = lane_sum(x * y), lane_sum(x * x), lane_sum(y * y)
+            weights = [np.float32(1 - ab / (2 * own)) if own > 0 else np.float32(1) for own in (aa, bb)]
+            out[begin:end] = weights[0] * a[begin:end] + weights[1] * b[begin:end]
+        return out
+
+    result, note = by_doubling(crew.mail, vectors, notes if crew.looks else None, 1, combine)
+    return [result] * crew.workers, note or crew.look(crew.workers, result)
 
 
 # ---- messages -------------------------------------------------------------------

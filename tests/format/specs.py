@@ -8,7 +8,7 @@ import numpy as np
 from headed import BF16, CENTRES, F32, LEVELS, SIGNS
 
 ORDER = {
-    "dense": "", "none": "", "bf16": "",
+    "dense": "", "none": "", "adasum": "", "bf16": "",
     "topk": "density residual warmup ladder dense_below tile decay combine via",
     "gtopk": "density putback residual warmup ladder dense_below",
     "drop": "rate threshold residual warmup ladder dense_below",
@@ -109,6 +109,8 @@ class Spec:
     def choose_exchange(self):
         if self.has("a2sgd"):
             return "means"
+        if self.has("adasum"):
+            return "pairs"
         if self.rank > 0:
             return "thin"
         if self.selects and (self.has("oktopk") or self.has("topk") and (

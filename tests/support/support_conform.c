@@ -108,6 +108,8 @@ const char *const conform_specs[] = {
     "update:scale=auto+topk:0.05,warmup=2+momentum:0.6,dampening=0.6",
     "update:2,scale=auto+gtopk:0.05,ladder=1+q:4",
     "local:2+topk:0.05,warmup=3",
+    "adasum",
+    "local:2+adasum",
 };
 const size_t conform_spec_count = sizeof conform_specs / sizeof *conform_specs;
 

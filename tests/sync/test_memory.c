@@ -50,6 +50,7 @@ static const allowance allowances[] = {
     {"oktopk:0.001", 1,
      2 * WORKERS *LIST_MESSAGE(K, 32) + (3 + 3 * WORKERS) * 8 * K + 4 * K +
          TOPK_WORK(K)},
+    {"adasum", 0, 8 * N + 256},
     {"demo", 1,
      WORKERS *LIST_MESSAGE(N / 120, 32) + 8 * N / 120 + 24 * 400 + 2 * N + 4 * 64000 +
          TOPK_WORK(64)},

@@ -21,6 +21,7 @@ import numpy as np  # noqa: E402
 
 import invariants  # noqa: E402
 import planted  # noqa: E402
+from adaptive_sum import AdaptiveSum  # noqa: E402
 from comparison import (Difference, check_drained, check_unbiased, compare,  # noqa: E402
                         compare_recordings)
 from cosine_topk import CosineTopK  # noqa: E402
@@ -300,6 +301,10 @@ TABLE = [
     # Rounding makes entries that cancel each other, which wait where they are.
     Property("gtopk:0.1+q:4", drains(5e-3), steps=400, **DRAIN),
     Property("gtopk:0.1+bf16", drains(1e-5), steps=150, **DRAIN),
+
+    Row("adasum", sparse(AdaptiveSum), workers=(1, 2, 3, 4, 5, 6, 7, 8)),
+    Row("adasum", sparse(AdaptiveSum), **TINY),
+    Row("local:4+adasum", change(4, AdaptiveSum)),
 
     Row("oktopk:0.01", sparse(OwnerTopK, 0.01, seed=SEED), workers=(1, 2, 3, 5, 8)),
     Row("oktopk:0.05", sparse(OwnerTopK, 0.05, seed=SEED), **FEW),

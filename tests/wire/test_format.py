@@ -67,6 +67,7 @@ SPECS = [
     "demo:0.05,decay=1,chunk=64,update=mean", "demo:0.02,residual=off", "distro:0.1,chunk=9,dense_below=100",
     "demo:0.3,chunk=2,combine=all",
     "topk:0.05,via=auto+1bit", "topk:0.1,residual=off,via=owner", "topk:0.05,dense_below=100,via=owner+ef21",
+    "local:2+adasum+outer:0.5,0", "update:1+adasum",
     # Switched off, all or in part.
     "topk:1", "demo:1", "randk:1", "topk:1,dense_below=100", "drop:0", "qsgd:32", "local:1", "spa:1", "pqasgd:1,4",
     "local:1+topk:0.1", "local:2+q:32", "pqasgd:2,32", "pqasgd:1,32", "update:2", "update:0,scale=2+topk:1",
@@ -101,7 +102,7 @@ BAD = ["dense", "topk:0.02", "topk:0.02+2bit", "gtopk:0.02+q:4", "gtopk:0.02,put
        "topk:0.02+momentum:0.9,velocity=local", "gtopk:0.02+momentum:0.9,velocity=local",
        "gtopk:0.02,dense_below=100+momentum:0.9,nesterov=on,dampening=0.5", "topk:0.02,warmup=2+momentum:0.9",
        "demo:0.02", "demo:0.02,update=mean,dense_below=100", "distro:0.05",
-       "oktopk:0.02", "oktopk:0.02,residual=off", "oktopk:0.02,dense_below=100+q:4",
+       "adasum", "oktopk:0.02", "oktopk:0.02,residual=off", "oktopk:0.02,dense_below=100+q:4",
        "lowrank:2", "lowrank:2,error=own", "lowrank:2,residual=off",
        "update:2+topk:0.02", "topk:0.02,dense_below=100+ef21", "gtopk:0.02,warmup=2+ef21:0.5", "dense+q:6+ef21",
        "randk:0.1", "randk:0.1,residual=off", "randk:0.1,dense_below=100", "sign", "sign:64,via=gather,dense_below=100"]

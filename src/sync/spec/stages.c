@@ -21,6 +21,7 @@
     X(sign)       \
     X(demo)       \
     X(distro)     \
+    X(adasum)     \
     X(a2sgd)      \
     X(local)      \
     X(diloco)     \
