@@ -186,6 +186,11 @@ typedef struct gw_transport {
      * worker without a link ignores what the others tell. Optional: if NULL, a worker
      * that waits for a slow message may look dead to those that wait for it. */
     void (*busy)(void *ctx, double until);
+
+    /* 1: only the thread that calls gradwire may use the transport. Exchanges that
+     * would run beside their caller (delay=1) then run inside the call that begins
+     * them. */
+    int one_thread;
 } gw_transport;
 
 /* ---- comm: one worker's connection to the others --------------------------- */
@@ -556,6 +561,21 @@ GW_API double gw_sync_scale(const gw_sync *sync);
  * gradients, as Adam does with its beta1, must use beta1 less this number, at least 0.
  * The answer is the same on every worker. */
 GW_API double gw_sync_momentum(const gw_sync *sync);
+
+/* With delay=1 in the spec, gw_sync_gradient() begins an exchange and hands back the
+ * result of the one before, in the first step zeros. A thread of the sync exchanges
+ * while the caller computes. Every other call on the sync or its comm that needs the
+ * result, or the comm, waits for that thread. A failure of the exchange is returned by
+ * the first call that waits. gw_sync_stats() and gw_sync_health() count exchanges whose
+ * results were handed back, and wait_seconds those that the caller waited. The result
+ * under way is part of a saved state.
+ *
+ * gw_sync_pending() returns 1 if a result is under way. gw_sync_drain() waits for it
+ * and puts it into grad, for one more step of the optimizer before gw_sync_finish(),
+ * which drops what nobody has drained. It returns as gw_sync_gradient() does, or
+ * GW_ERR_ARG if no result is under way. It is a collective. */
+GW_API int gw_sync_pending(const gw_sync *sync);
+GW_API gw_status gw_sync_drain(gw_sync *sync, float *grad);
 
 /* Ends the training. Methods that let models differ between exchanges, or average only
  * at the end, replace params with the average over the workers; with average=polyak,

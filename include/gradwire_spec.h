@@ -56,7 +56,8 @@ GW_API const char *gw_recipe_example(size_t i);
     X(GW_TRAIT_LIKE_MOMENTUM, 13, "acts like momentum: use none in the optimizer")    \
     X(GW_TRAIT_ENDS_AVERAGED, 14, "gw_sync_finish() averages what still differs")     \
     X(GW_TRAIT_POLYAK, 15, "gw_sync_finish() gives the average of all models so far") \
-    X(GW_TRAIT_OUTER_STEP, 16, "makes an outer step with the average change")
+    X(GW_TRAIT_OUTER_STEP, 16, "makes an outer step with the average change")         \
+    X(GW_TRAIT_LATE, 17, "exchanges beside the next step; results are used late")
 
 typedef enum gw_trait {
 #define GW_ENUM_(name, bit, text) name = 1 << (bit),

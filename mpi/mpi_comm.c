@@ -267,6 +267,7 @@ gw_status gw_mpi_comm_new(gw_comm **out, MPI_Comm mpi, const gw_mpi_options *opt
         table.allreduce = allreduce;
     if (opt->blocking)
         table.finish = gwm_finish;
+    table.one_thread = e->one_thread;
     gw_comm_options comm_opt = {.struct_size = sizeof comm_opt,
                                 .timeout_seconds = opt->timeout_seconds};
     if (st == GW_OK)

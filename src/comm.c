@@ -55,7 +55,7 @@ gw_status gw_comm_new(gw_comm **out, const gw_transport *table, void *ctx, int r
                        opt->struct_size, sizeof *opt, opt->timeout_seconds);
     size_t ops = 4 * (size_t)workers;
     ops = ops < GWI_MIN_OPS ? GWI_MIN_OPS : ops > GWI_MAX_OPS ? GWI_MAX_OPS : ops;
-    c = gwi_calloc(1, sizeof *c + ops * sizeof *c->ops);
+    c = gwi_calloc(1, sizeof *c + ops * sizeof *c->ops + sizeof *c->lease);
     if (c == NULL)
         return gw_fail(GW_ERR_NOMEM, "not enough memory for a comm of %d workers",
                        workers);
@@ -67,6 +67,8 @@ gw_status gw_comm_new(gw_comm **out, const gw_transport *table, void *ctx, int r
                                                          : DEFAULT_TIMEOUT;
     c->active_end = &c->active;
     c->ops = (gwi_op *)(c + 1);
+    c->lease = (gwi_lease *)(c->ops + ops);
+    gwi_lease_init(c->lease);
     *out = c;
     return GW_OK;
 }
@@ -77,6 +79,7 @@ void gw_comm_free(gw_comm *c)
         return;
     if (c->table.close != NULL)
         c->table.close(c->ctx);
+    gwi_lease_fini(c->lease);
     gwi_free(c->scratch);
     gwi_free(c);
 }
@@ -98,6 +101,7 @@ const char *gw_comm_transport(const gw_comm *c)
 
 gw_traffic gw_comm_traffic(const gw_comm *c)
 {
+    gwi_comm_await(c);
     return c->traffic;
 }
 
@@ -110,6 +114,7 @@ void gwi_comm_set_step(gw_comm *c, uint64_t step)
 
 void *gwi_comm_scratch(gw_comm *c, size_t len)
 {
+    gwi_comm_await(c);
     if (c->scratch == NULL || len > c->scratch_cap) {
         void *larger = gwi_calloc(1, len);
         if (larger == NULL) {
@@ -140,6 +145,7 @@ gw_status gwi_comm_break(gw_comm *c, gw_status status)
 
 gw_status gwi_comm_usable(const gw_comm *c)
 {
+    gwi_comm_await(c);
     if (c->broken == GW_OK)
         return GW_OK;
     return gw_fail(c->broken, "this comm has failed before: %s", c->reason);
@@ -147,6 +153,7 @@ gw_status gwi_comm_usable(const gw_comm *c)
 
 gw_status gw_comm_fail(gw_comm *c, gw_status status)
 {
+    gwi_comm_await(c);
     return gwi_comm_break(c, status);
 }
 

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "base.h"
+#include "lease.h"
 
 /* One posted send or receive. Its memory is the caller's and must stay in place
  * until the operation is done. */
@@ -30,6 +31,7 @@ enum { GWI_MIN_OPS = 34, GWI_MAX_OPS = 256 };
 struct gw_comm {
     gw_transport table;
     void *ctx;
+    gwi_lease *lease; /* whose turn it is */
     int rank, workers;
     double timeout;
     uint64_t step;    /* of the sync that uses it; for messages only */
@@ -51,6 +53,19 @@ struct gw_comm {
     gw_activity activity; /* what it does while it does not wait */
     double since;         /* when that, or the last wait, began or ended */
 };
+
+/* Returns when it is this thread's turn to use the comm. */
+static inline void gwi_comm_await(const gw_comm *c)
+{
+    gwi_lease_await(c->lease);
+}
+
+/* Whether a thread of a sync may use the comm beside its caller. A transport that waits
+ * for one operation alone, as simulators do, moves time on for its caller's thread. */
+static inline bool gwi_comm_lends(const gw_comm *c)
+{
+    return c->table.finish == NULL && !c->table.one_thread;
+}
 
 /* Posts. An op that is still pending must not be posted again. */
 gw_status gwi_send(gw_comm *c, gwi_op *op, int to, const void *buf, size_t len);

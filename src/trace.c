@@ -7,6 +7,7 @@
 
 void gw_comm_trace(gw_comm *comm, gw_trace *tell, void *arg)
 {
+    gwi_comm_await(comm);
     comm->trace = tell;
     comm->trace_arg = arg;
     comm->tracing = false;
@@ -57,6 +58,12 @@ void gwi_trace_resume(gw_comm *c, double began, double now)
         return;
     c->since = now;
     c->trace(c->trace_arg, GW_ACTIVITY_WAIT, began, c->since, -1, 0);
+}
+
+void gwi_trace_wait(gw_comm *c, double began, double now)
+{
+    if (c->trace != NULL && now > began)
+        c->trace(c->trace_arg, GW_ACTIVITY_WAIT, began, now, -1, 0);
 }
 
 void gwi_trace_send(gw_comm *c, int to, size_t len)

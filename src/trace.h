@@ -10,6 +10,9 @@
 void gwi_trace_pause(gw_comm *c, double now);
 void gwi_trace_resume(gw_comm *c, double began, double now);
 
+/* A wait for a thread that used the comm, outside of other activities. */
+void gwi_trace_wait(gw_comm *c, double began, double now);
+
 void gwi_trace_send(gw_comm *c, int to, size_t len);
 
 #endif

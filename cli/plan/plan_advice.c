@@ -279,17 +279,19 @@ static void say_assumed(const gwc_plan *plan, FILE *to)
 {
     char time[2][TEXT_CAP];
 
-    fprintf(to,
-            "Assumed: %s; every step computes %s (%s); nothing else uses the link%s; "
-            "and the exchange does not overlap with computing. Only dense can overlap: "
-            "its step would then take %s at the least. Gradients were made up, and "
-            "coding was timed on this machine's processor.",
-            plan->here ? "the workers share this machine's processors"
-                       : "every worker has a host of its own",
-            time_text(plan->job.compute, time[0]),
-            plan->compute_measured ? "measured here" : "as given",
-            plan->measured_with != NULL ? ", which was measured" : "",
-            time_text(gwc_plan_overlapped(plan, 0), time[1]));
+    fprintf(
+        to,
+        "Assumed: %s; every step computes %s (%s); nothing else uses the link%s; "
+        "and the exchange does not overlap with computing, except with delay=1, where "
+        "it runs beside the next step. Dense can overlap with backward: "
+        "its step would then take %s at the least. Gradients were made up, and "
+        "coding was timed on this machine's processor.",
+        plan->here ? "the workers share this machine's processors"
+                   : "every worker has a host of its own",
+        time_text(plan->job.compute, time[0]),
+        plan->compute_measured ? "measured here" : "as given",
+        plan->measured_with != NULL ? ", which was measured" : "",
+        time_text(gwc_plan_overlapped(plan, 0), time[1]));
 }
 
 char *gwc_plan_words(const gwc_plan *plan)

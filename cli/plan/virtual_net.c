@@ -343,6 +343,7 @@ static const gw_transport transport = {
     .wait = net_wait,
     .lost = net_lost,
     .abort = net_abort,
+    .one_thread = 1, /* whose time is measured */
 };
 
 gw_status gwc_virtual_net_join(gw_comm **out, gwc_virtual_net *net, int rank)

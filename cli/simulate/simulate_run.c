@@ -357,6 +357,16 @@ static gw_status run_in(const char *directory, const gwc_sim *sim, const char *s
     return read_result(directory, point);
 }
 
+/* Methods whose results are late exchange beside computing. */
+static double predicted_step(const char *sync, double compute, double exchange)
+{
+    gw_spec_info info = {.struct_size = sizeof info};
+
+    if (gw_spec_describe(sync, &info) == GW_OK && (info.traits & GW_TRAIT_LATE))
+        return compute > exchange ? compute : exchange;
+    return compute + exchange;
+}
+
 gw_status gwc_simulate_point(const gwc_sim *sim, const char *sync, int workers,
                              gwc_point *point)
 {
@@ -376,7 +386,8 @@ gw_status gwc_simulate_point(const gwc_sim *sim, const char *sync, int workers,
     st = run_in(directory, sim, sync, point);
     gwc_remove_tree(directory);
     if (st == GW_OK)
-        point->predicted = point->compute + point->encode + point->decode +
-                           gwc_predict_wire(sim, point);
+        point->predicted = predicted_step(sync, point->compute,
+                                          point->encode + point->decode +
+                                              gwc_predict_wire(sim, point));
     return st;
 }

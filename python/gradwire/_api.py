@@ -29,7 +29,7 @@ TRAIT_CODED, TRAIT_GATHERS = 1 << 8, 1 << 9
 TRAIT_OVERLAPS, TRAIT_NEEDS_MODEL = 1 << 10, 1 << 11
 TRAIT_RESIDUAL, TRAIT_LIKE_MOMENTUM = 1 << 12, 1 << 13
 TRAIT_ENDS_AVERAGED, TRAIT_POLYAK = 1 << 14, 1 << 15
-TRAIT_OUTER_STEP = 1 << 16
+TRAIT_OUTER_STEP, TRAIT_LATE = 1 << 16, 1 << 17
 STAGES_MAX = 15
 
 NONFINITE: Dict[str, int] = {
@@ -207,6 +207,8 @@ FUNCTIONS: Dict[str, Tuple] = {
     "gw_sync_scale": (c_double, c_void_p),
     "gw_sync_momentum": (c_double, c_void_p),
     "gw_sync_finish": (c_int, c_void_p, _floats),
+    "gw_sync_pending": (c_int, c_void_p),
+    "gw_sync_drain": (c_int, c_void_p, _floats),
     "gw_sync_keeps_equal": (c_int, c_void_p),
     "gw_sync_spec": (c_char_p, c_void_p),
     "gw_sync_stats": (Stats, c_void_p),

@@ -64,6 +64,7 @@ class Description:
     ends_averaged: bool
     polyak: bool
     outer_step: bool
+    late: bool
 
 
 @dataclass(frozen=True)

@@ -166,6 +166,11 @@ class Sync:
         """Replaces x with the result of the training."""
         self._act(lib.gw_sync_finish, self._address(x), keep=x)
 
+    def drain(self, g: Any) -> bool:
+        """Replaces g with the result that is under way (delay=1), for one more step of the
+        optimizer before finish(). Returns False if that step is to be skipped."""
+        return self._act(lib.gw_sync_drain, self._address(g), keep=g) != SKIPPED
+
     # The same for those who have an address instead of an array.
 
     def start_at(self, address: int) -> None:
@@ -207,6 +212,9 @@ class Sync:
 
     def model_at(self, address: int) -> None:
         self._act(lib.gw_sync_model, address)
+
+    def drain_at(self, address: int) -> bool:
+        return self._act(lib.gw_sync_drain, address) != SKIPPED
 
     def finish_at(self, address: int) -> None:
         self._act(lib.gw_sync_finish, address)
@@ -251,6 +259,11 @@ class Sync:
         check(lib.gw_sync_set_rate(self.pointer, rate))
 
     # ---- what there is to know -------------------------------------------------
+
+    @property
+    def pending(self) -> bool:
+        """Whether a result is under way, which the next gradient() would hand back."""
+        return bool(lib.gw_sync_pending(self.pointer))
 
     @property
     def model_due(self) -> bool:

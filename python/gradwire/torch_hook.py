@@ -29,7 +29,7 @@ from .models.optimizer import Plan, bare, local, plan
 from .models.plain import Plain
 from .models.run_log import RunLog, about_of
 from .models.sharded import Sharded, is_sharded
-from .spec import check_spec, needs_optimizer
+from .spec import check_spec, describe, needs_optimizer
 from .sync import Sync
 
 __all__ = ["Handle", "attach"]
@@ -223,6 +223,9 @@ def _check_use(carrier: Carrier, spec: str, optimizer: Any, nonfinite: str) -> N
                          "supports cpu and cuda")
     if optimizer is None and needs_optimizer(spec):
         raise ValueError(f"'{spec}' exchanges models after the optimizer's steps; pass the "
+                         "optimizer, as in attach(model, spec, optimizer)")
+    if optimizer is None and describe(spec).late:
+        raise ValueError(f"'{spec}' has one more result when the training ends; pass the "
                          "optimizer, as in attach(model, spec, optimizer)")
     if optimizer is None and nonfinite == "skip":
         raise ValueError("nonfinite='skip' skips steps of the optimizer; pass the "

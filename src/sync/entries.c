@@ -17,7 +17,7 @@
 #include "kernels/merge.h"
 #include "sync/measure.h"
 #include "sync/notes.h"
-#include "sync/overlap.h"
+#include "sync/beside/overlap.h"
 #include "sync/schedule.h"
 #include "sync/segments.h"
 #include "sync/selection.h"
@@ -121,8 +121,9 @@ static bool takes_entries(const gw_sync *s)
 {
     const gwi_selector *selector = gwi_selector_of(&s->spec);
 
-    return s->undo == NULL && s->segment_count == 1 && selector->largest != NULL &&
-           selector->largest(&s->spec) && gwi_goes_straight(s);
+    return s->undo == NULL && s->late == NULL && s->segment_count == 1 &&
+           selector->largest != NULL && selector->largest(&s->spec) &&
+           gwi_goes_straight(s);
 }
 
 /* The next step, if nothing is changed before it. */

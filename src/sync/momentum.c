@@ -26,6 +26,7 @@
 #include <string.h>
 
 #include "kernels/vector.h"
+#include "sync/beside/late.h"
 #include "sync/guard.h"
 #include "sync/schedule.h"
 
@@ -264,6 +265,7 @@ gw_status gw_sync_set_momentum(gw_sync *s, double momentum)
         return gw_fail(GW_ERR_ARG,
                        "invalid momentum %g; expected a number between 0 and 1",
                        momentum);
+    gwi_late_await(s);
     opt->momentum = momentum;
     return GW_OK;
 }
@@ -271,23 +273,29 @@ gw_status gw_sync_set_momentum(gw_sync *s, double momentum)
 /* A residual is worth its entries times the rate, so it grows as the rate falls. A pass
  * over it in every step would cost as much as a selection; so it waits for 1 percent.
  */
-gw_status gw_sync_set_rate(gw_sync *s, double rate)
+void gwi_momentum_rate(gw_sync *s, double rate)
 {
     float *last = s->kept[GWI_RATE];
 
+    gwi_guard_rate(s, rate);
+    if (last == NULL || !(rate > 0))
+        return;
+    double factor = *last > 0 ? *last / rate : 1;
+    if (*last > 0 && fabs(factor - 1) < 0.01)
+        return;
+    if (factor != 1 && isfinite((float)factor))
+        gwi_scale(s->kept[GWI_RESIDUAL], (float)factor, s->layout->floats);
+    *last = (float)rate;
+}
+
+gw_status gw_sync_set_rate(gw_sync *s, double rate)
+{
     if (!(rate >= 0) || !isfinite(rate))
         return gw_fail(GW_ERR_ARG,
                        "invalid learning rate %g; expected a finite number, 0 or more",
                        rate);
-    gwi_guard_rate(s, rate);
-    if (last == NULL || !(rate > 0))
-        return GW_OK;
-    double factor = *last > 0 ? *last / rate : 1;
-    if (*last > 0 && fabs(factor - 1) < 0.01)
-        return GW_OK;
-    if (factor != 1 && isfinite((float)factor))
-        gwi_scale(s->kept[GWI_RESIDUAL], (float)factor, s->layout->floats);
-    *last = (float)rate;
+    if (!gwi_late_rate(s, rate))
+        gwi_momentum_rate(s, rate);
     return GW_OK;
 }
 

@@ -24,6 +24,9 @@ void gwi_momentum_leave(gw_sync *sync, float *v);
 /* v is the average of all workers' whole gradients, and becomes the same. */
 void gwi_momentum_whole(gw_sync *sync, float *v);
 
+/* The learning rate of the next step, which is a finite number. */
+void gwi_momentum_rate(gw_sync *sync, double rate);
+
 /* The step is skipped on all workers. */
 void gwi_momentum_skip(gw_sync *sync);
 

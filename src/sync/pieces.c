@@ -12,7 +12,8 @@
 
 #include "kernels/vector.h"
 #include "sync/notes.h"
-#include "sync/overlap.h"
+#include "sync/beside/late.h"
+#include "sync/beside/overlap.h"
 #include "sync/selection.h"
 
 /* Floats that are added and cleared in one go: 16 KiB of each vector, half of what a
@@ -129,6 +130,8 @@ gw_status gw_sync_gradient_pieces(gw_sync *s, const gw_piece *pieces, size_t cou
         return gw_sync_gradient(s, pieces[0].at);
     if (s->undo != NULL)
         return by_one_call(s, &at);
+    if (s->late != NULL)
+        return gwi_late_gradient(s, pieces, count);
     gwi_sync_begin_step(s);
     if (!s->now.gradient || gwi_goes_straight(s)) {
         st = gwi_sync_pieces(s, &at, &note);

@@ -16,7 +16,8 @@
 #include "sync/measure.h"
 #include "sync/momentum.h"
 #include "sync/notes.h"
-#include "sync/overlap.h"
+#include "sync/beside/late.h"
+#include "sync/beside/overlap.h"
 #include "sync/pieces.h"
 #include "sync/schedule.h"
 #include "sync/segments.h"
@@ -249,6 +250,8 @@ static gw_status gradient_step(gw_sync *s, float *grad)
     gwi_note note = 0;
     gw_status st;
 
+    if (s->late != NULL)
+        return gwi_overlap_late(s, grad);
     if (gwi_overlap_pending(s)) {
         st = gwi_overlap_finish(s, grad, &note);
     } else {
@@ -391,6 +394,7 @@ gw_status gw_sync_model(gw_sync *s, float *params)
         return GW_OK;
     if (refers(s))
         memcpy(s->kept[GWI_REFERENCE], params, s->layout->floats * sizeof *params);
+    GWI_TRY(gwi_late_outcome(s));
     if (s->now.model || gwi_repairs(s))
         gwi_undo_begin(s, params);
     gwi_measure_begin(s);
@@ -398,6 +402,7 @@ gw_status gw_sync_model(gw_sync *s, float *params)
     if (st == GW_OK && s->now.model)
         s->exchanged = s->step;
     gwi_measure_end(s);
+    gwi_late_show(s);
     return end_model_step(s, params, st);
 }
 
@@ -463,12 +468,14 @@ gw_status gw_sync_finish(gw_sync *s, float *params)
 
     if (s->undo != NULL)
         return finish_elastic(s, params, averages);
+    GWI_TRY(gwi_late_finish(s));
     gwi_end_models(s, params);
     if (averages) {
         gwi_measure_begin(s);
         st = average_models(s, params, &note);
         gwi_measure_end(s);
     }
+    gwi_late_show(s);
     GWI_TRY(gwi_model_outcome(s, st, note));
     return gwi_agreement_ends(s, averages) ? gwi_agreement_check(s, params) : GW_OK;
 }
@@ -489,12 +496,13 @@ const char *gw_sync_spec(const gw_sync *s)
 
 gw_stats gw_sync_stats(const gw_sync *s)
 {
-    return s->stats;
+    return *gwi_late_stats(s);
 }
 
 double gw_sync_residual_norm(const gw_sync *s)
 {
     const float *r = s->kept[GWI_RESIDUAL];
 
+    gwi_late_await(s);
     return r != NULL ? sqrt(gwi_sumsq(r, s->layout->floats)) : 0;
 }

@@ -90,6 +90,7 @@ struct gw_sync {
     struct gwi_aside *aside;     /* made by the first step of entries (entries.h) */
     gwi_undo *undo; /* what to go back to; NULL: failures are for good (elastic/undo.h)
                      */
+    struct gwi_late *late; /* NULL: results are used in their own step */
     gwi_measure measure;
     char asked[256]; /* canonical spec, before the number of workers was looked at */
     char text[256];  /* the same with every choice made */

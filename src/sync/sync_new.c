@@ -11,9 +11,10 @@
 #include "kernels/random.h"
 #include "sync/state/agreement.h"
 #include "sync/state/memories.h"
+#include "sync/beside/late.h"
+#include "sync/beside/overlap.h"
 #include "sync/entries.h"
 #include "sync/elastic/undo.h"
-#include "sync/overlap.h"
 #include "sync/segments.h"
 #include "sync/small.h"
 
@@ -227,7 +228,8 @@ static gw_status build(gw_sync *s, const gw_layout *layout, gw_comm *comm,
     GWI_TRY(compare_settings(s));
     GWI_TRY(gwi_segments_new(s));
     GWI_TRY(get_memory(s));
-    return prepare_all(s);
+    GWI_TRY(prepare_all(s));
+    return gwi_late_init(s);
 }
 
 gw_status gw_sync_new(gw_sync **out, const char *text, const gw_layout *layout,
@@ -271,6 +273,7 @@ void gw_sync_free(gw_sync *s)
     if (s == NULL)
         return;
     gwi_overlap_free(s);
+    gwi_late_free(s);
     gwi_aside_free(s);
     gwi_undo_free(s);
     for (size_t i = 0; i < s->segment_count; i++)

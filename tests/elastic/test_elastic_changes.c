@@ -133,10 +133,10 @@ static gw_status enter_refused(gw_comm *comm, void *arg)
 
 static void test_models_that_never_meet(void **state)
 {
-    char *specs[] = {"none", "oneshot", "a2sgd"};
+    char *specs[] = {"none", "oneshot", "a2sgd", "dense:delay=1"};
 
     (void)state;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         assert_run_ok(ranks_run(RANKS_THREADS, 2, enter_refused, specs[i]));
 }
 

@@ -37,6 +37,8 @@ class Crew:
         self.factor = self.zeros(spec.exchange == "thin", sum(
             spec.rank * cols for _, rows, cols in layout.tensors
             if 2 * spec.rank * (rows + cols) < rows * cols))
+        self.pending, self.waiting = self.zeros(spec.delay > 0), self.zeros(spec.delay > 0, 6)
+        self.before = self.zeros(spec.delay > 0 and spec.lead > 0)
         self.reference = None
         self.certain = [True] * workers  # whether the residual is known
         self.lost, self.applied = [0.0] * workers, [0.0] * workers

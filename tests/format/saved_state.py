@@ -3,7 +3,7 @@
 from bytes_and_checks import Parts, fnv1a, require
 
 VECTORS = {0: "residual", 1: "velocity", 2: "reference", 3: "mean", 4: "rate", 5: "scale",
-           8: "factor", 9: "last", 10: "estimate"}
+           8: "factor", 9: "last", 10: "estimate", 11: "pending", 12: "waiting", 13: "before"}
 COUNTERS = ("steps", "skipped", "bytes_sent", "bytes_received", "messages_sent",
             "messages_received")
 
@@ -20,7 +20,7 @@ def read_state(data, quick=False, factor_floats=0):
     require(text == state["spec"].encode().ljust(256, b"\0"), "the spec is not filled up with 0")
     require(held & ~sum(1 << bit for bit in VECTORS) == 0, f"vectors {held}")
     for bit, name in VECTORS.items():
-        count = {"rate": 1, "scale": 1, "factor": factor_floats}.get(name, state["n"])
+        count = {"rate": 1, "scale": 1, "factor": factor_floats, "waiting": 6}.get(name, state["n"])
         state[name] = parts.floats(count) if held >> bit & 1 else None
     check, = parts.numbers("Q")
     parts.end()

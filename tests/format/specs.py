@@ -8,28 +8,28 @@ import numpy as np
 from headed import BF16, CENTRES, F32, LEVELS, SIGNS
 
 ORDER = {
-    "dense": "", "none": "", "adasum": "", "bf16": "",
-    "topk": "density residual warmup ladder dense_below tile decay combine via",
-    "gtopk": "density putback residual warmup ladder dense_below",
-    "drop": "rate threshold residual warmup ladder dense_below",
-    "randk": "density residual warmup ladder dense_below seed",
-    "qsgd": "bits bucket norm residual via warmup dense_below seed",
-    "sign": "bucket residual via warmup dense_below",
+    "dense": "delay lead", "none": "", "adasum": "", "bf16": "",
+    "topk": "density residual warmup ladder dense_below tile decay combine via delay lead",
+    "gtopk": "density putback residual warmup ladder dense_below delay lead",
+    "drop": "rate threshold residual warmup ladder dense_below delay lead",
+    "randk": "density residual warmup ladder dense_below seed delay lead",
+    "qsgd": "bits bucket norm residual via warmup dense_below seed delay lead",
+    "sign": "bucket residual via warmup dense_below delay lead",
     "demo": "density decay chunk update combine residual dense_below",
     "distro": "density decay chunk update combine residual dense_below",
-    "a2sgd": "resync", "local": "every grow start average", "oneshot": "average",
+    "a2sgd": "resync delay lead", "local": "every grow start average", "oneshot": "average",
     "outer": "lr momentum nesterov", "diloco": "every lr momentum nesterov start average",
     "sparseloco": "every density tile decay combine centre residual lr momentum nesterov start",
     "update": "start scale", "spa": "chunks", "pqasgd": "every bits bucket norm residual via seed",
     "q": "bits bucket norm seed", "1bit": "centre", "2bit": "centre",
     "momentum": "momentum clip mask velocity nesterov dampening", "check": "every",
-    "lowrank": "rank error residual warmup", "ef21": "eta", "sparta": "density order seed",
-    "oktopk": "density residual warmup ladder dense_below",
+    "lowrank": "rank error residual warmup delay lead", "ef21": "eta", "sparta": "density order seed",
+    "oktopk": "density residual warmup ladder dense_below delay lead",
 }
 # Not written where they are as usual, unless the stage has another default.
-UNSAID = {"tile": "0", "decay": "1", "combine": "all", "via": "gather"}
+UNSAID = {"tile": "0", "decay": "1", "combine": "all", "via": "gather", "delay": "0", "lead": "1"}
 OUTER = ("lr", "momentum", "nesterov")  # of the outer step; gradients have two of them, too
-REALS = ("lr", "decay", "density", "rate", "grow", "scale", "momentum", "clip", "dampening", "eta")
+REALS = ("lr", "lead", "decay", "density", "rate", "grow", "scale", "momentum", "clip", "dampening", "eta")
 WORDS = ("residual", "putback", "threshold", "norm", "via", "average", "centre", "mask",
          "velocity", "nesterov", "order", "error", "combine", "update")
 LOSSY = ("lists", "tree", "owners", "common", "coded", "thin")  # exchanges that do not send all as it is
@@ -40,7 +40,7 @@ def read_stage(text):
     """The name of a stage, and its options."""
     name, _, rest = text.partition(":")
     options = dict(item.split("=") for item in rest.split(",")) if rest else {}
-    unsaid = () if name in ("sparseloco", "demo", "distro") else [
+    unsaid = ("delay", "lead") if name in ("sparseloco", "demo", "distro") else [
         key for key in UNSAID if key != "via" or name == "topk"]
     due = [key for key in ORDER[name].split() if key in options or key not in unsaid]
     if list(options) != due or any(options.get(key) == UNSAID[key] for key in unsaid):
@@ -72,6 +72,7 @@ class Spec:
         stages = [read_stage(stage) for stage in canonical.split("+")]
         self.names = [name for name, _ in stages]
         self.tile, self.decay, self.combine = 0, 1.0, "all"
+        self.delay, self.lead = 0, 1.0
         self.outer = {"lr": 1.0, "momentum": 0.0, "nesterov": "on"}
         for name, options in stages:
             if name == "check":

@@ -19,6 +19,11 @@ IGNORE, SKIP = 2, 1
 PARTLY = ("chunks", "shares")  # of models are averaged
 
 
+def note_in(waiting):
+    """The note about a result under way, from its four parts."""
+    return sum(int(part) << 16 * i for i, part in enumerate(waiting[2:]))
+
+
 class Ended(Exception):
     """The run ends here, on all workers, as it should."""
 
@@ -88,6 +93,14 @@ class Replay:
     # ---- a step
 
     def gradient(self):
+        if self.crew.pending:
+            self.late_gradient()
+            return
+        results, notes = self.exchanged()
+        self.tell(results, notes)
+
+    def exchanged(self):
+        """What comes of this step's gradients, and the notes about it."""
         crew, vectors = self.crew, self.vectors("gradient")
         notes = [crew.look(w, v) for w, v in enumerate(vectors)]
         before, results = self.mail.counts.copy(), vectors
@@ -95,6 +108,31 @@ class Replay:
             results, note = self.exchange(vectors, notes, self.run.number("parts"))
             notes = [note] * self.workers
         self.count(before)
+        return results, notes
+
+    def late_gradient(self):
+        """Hands back what came of the step before, unless that has ended the run."""
+        crew = self.crew
+        notes = [note_in(waiting) for waiting in crew.waiting]
+        if crew.before and not any(notes) and crew.waiting[0][0]:
+            self.lead()
+        has_before = crew.waiting[0][1]
+        self.tell(crew.pending, notes)
+        results, notes = self.exchanged()
+        for w, note in enumerate(notes):
+            crew.pending[w] = np.zeros(self.layout.n, np.float32) if note else results[w]
+            crew.waiting[w] = np.array([1, has_before, *(note >> 16 * i & 0xffff for i in range(4))],
+                                       np.float32)
+
+    def lead(self):
+        """The last result, and what follows from it and the one before it."""
+        crew, by = self.crew, np.float32(self.spec.lead)
+        for w, r in enumerate(crew.pending):
+            if crew.waiting[w][1]:
+                crew.pending[w] = r + by * (r - crew.before[w])
+            crew.before[w], crew.waiting[w][1] = r, 1
+
+    def tell(self, results, notes):
         bad = "GW_SKIPPED" if self.nonfinite == SKIP else "GW_ERR_NUMBER"
         self.expect_status("update", [bad if note else "" for note in notes])
         if any(notes) and bad != "GW_SKIPPED":
@@ -233,6 +271,11 @@ class Replay:
         models = self.run.vectors["after", self.step - 1]
         models = [models[w] for w in range(self.workers)]
         note = 0
+        if crew.pending:
+            require(not any(map(note_in, crew.waiting)), "a bad number in the end")
+            crew.pending = crew.zeros(True)
+            for waiting in crew.waiting:
+                waiting[0] = 0
         if crew.mean:
             models = crew.mean
         averages = self.spec.what not in ("gradients", "nothing") and not self.ended_equal()

@@ -21,6 +21,8 @@ class Method:
     slack = 0.0
     #: Coordinates whose selection hung on the last bit in this step.
     near = frozenset()
+    #: The exchange of the last step is counted at the end.
+    ends_late = False
     #: The most bytes a worker may send in one step; None: not checked.
     most_bytes = None
 
@@ -66,6 +68,29 @@ class Gradients(Method):
         self.near = self.exchange.near
         self.slack = self.exchange.slack
         return [update] * len(gradients)
+
+
+class Late(Method):
+    """Hands back what a method that exchanges gradients made of the step before, in the
+    first step zeros. What the training ends with is dropped."""
+
+    ends_late = True
+
+    def __init__(self, method, lead=0.0):
+        self.method, self.lead = method, F(lead)
+        self.waiting = self.last = None
+        self.before = (frozenset(), 0.0)  # near and slack of what waits
+
+    def gradient(self, step, gradients):
+        given, self.waiting = self.waiting, self.method.gradient(step, list(gradients))
+        near, slack = self.before
+        self.before = (self.method.near, self.method.slack)
+        self.near, self.slack = near | self.method.near, slack
+        if given is None:
+            return [np.zeros_like(g) for g in gradients]
+        last, self.last = self.last, given
+        return given if last is None else [
+            r + self.lead * (r - before) for r, before in zip(given, last)]
 
 
 class Exchange:

@@ -86,7 +86,7 @@ static gw_status compare(const char *spec, const gw_sync *s, const seen *seen)
 
     for (int tag = 0; tag < GWI_TAGS; tag++)
         vectors += s->kept[tag] != NULL && tag != GWI_RATE && tag != GWI_SCALE &&
-                   tag != GWI_FACTOR;
+                   tag != GWI_FACTOR && tag != GWI_WAITING;
 
 #define SAME(trait, fact) \
     REQUIRE(!(t & (trait)) == !(fact), "%s: %s", spec, gw_trait_text(trait))
@@ -95,6 +95,7 @@ static gw_status compare(const char *spec, const gw_sync *s, const seen *seen)
     SAME(GW_TRAIT_MEETS, seen->equal > 0 && !gw_sync_keeps_equal(s));
     SAME(GW_TRAIT_OVERLAPS, gw_sync_overlaps(s));
     SAME(GW_TRAIT_RESIDUAL, s->kept[GWI_RESIDUAL] != NULL);
+    SAME(GW_TRAIT_LATE, s->late != NULL);
     SAME(GW_TRAIT_POLYAK, s->kept[GWI_MEAN] != NULL);
 #undef SAME
     /* Models that are averaged in every step are equal as well. */
@@ -104,7 +105,8 @@ static gw_status compare(const char *spec, const gw_sync *s, const seen *seen)
             info.bytes_per_param, vectors);
     REQUIRE(info.memories == (size_t)vectors + (s->kept[GWI_RATE] != NULL) +
                                  (s->kept[GWI_SCALE] != NULL) +
-                                 (s->kept[GWI_FACTOR] != NULL),
+                                 (s->kept[GWI_FACTOR] != NULL) +
+                                 (s->kept[GWI_WAITING] != NULL),
             "%s: %zu memories for %d vectors", spec, info.memories, vectors);
     for (size_t i = 0; i < info.memories; i++) {
         gw_memory_info memory = {.struct_size = sizeof memory};

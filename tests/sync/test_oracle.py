@@ -35,7 +35,7 @@ from random_choice import RandomK, Sparta  # noqa: E402
 from recording import Absent, build_driver, record, start_of  # noqa: E402
 from sign_vote import SignVote  # noqa: E402
 from sparse_topk import Ef21, GlobalMomentum, MomentumCorrection, TopK  # noqa: E402
-from sync_method import Dense, Gradients, Silence  # noqa: E402
+from sync_method import Dense, Gradients, Late, Silence  # noqa: E402
 from two_means import TwoMeans  # noqa: E402
 
 SEED = int(os.environ.get("GW_TEST_SEED", "1"))
@@ -76,6 +76,14 @@ class Property(Row):
     def check(self, driver, workers):
         recording = record(driver, self.spec, workers, self.steps, SEED, self.model, self.words)
         return self.look(driver, recording)
+
+
+def late(methods, lead=1.0):
+    """Results one step late."""
+    def make(layout, workers):
+        made = methods(layout, workers)
+        return [Late(m, lead) for m in (made if isinstance(made, list) else [made])]
+    return make
 
 
 def ef21(eta, kind, *args, **options):
@@ -280,6 +288,14 @@ TABLE = [
         code=Centres(2, "best"))),
     Row("sparseloco:4", outer(4, 1, 0, kind=TopK, density=1 / 64, tile=4096, decay=0.95, senders=True,
                               code=Centres(2, "best"))),
+
+    Row("dense:delay=1", late(lambda *_: Gradients(Dense()))),
+    Row("dense:delay=1", late(lambda *_: Gradients(Dense())), **TINY),
+    Row("topk:0.05,delay=1,lead=0", late(sparse(TopK, 0.05), 0), **GRID),
+    Row("topk:0.05,warmup=3,delay=1+momentum:0.9", late(one_momentum(0.9, warmup=3))),
+    Row("topk:0.05,delay=1,lead=0.5", late(sparse(TopK, 0.05), 0.5), **GRID),
+    Row("drop:0.9,delay=1+ef21", late(ef21(1, Drop, 0.9))),
+    Row("gtopk:0.05,delay=1", late(sparse(GlobalTopK, 0.05)), **FEW),
 
     Row("gtopk:0.01", sparse(GlobalTopK, 0.01), workers=(1, 2, 3, 4, 5, 6, 7, 8)),
     Row("gtopk:0.05", sparse(GlobalTopK, 0.05), **FEW),

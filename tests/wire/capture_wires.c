@@ -30,15 +30,20 @@ static void append(tape *t, const void *bytes, size_t len)
     t->len += len;
 }
 
+/* A sync may send beside its caller. */
+static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+
 void tape_put(tape *t, tape_kind kind, unsigned a, unsigned b, unsigned c,
               const void *content, size_t len)
 {
     uint32_t head[4] = {kind, a, b, c};
     uint64_t length = len;
 
+    pthread_mutex_lock(&one_at_a_time);
     append(t, head, sizeof head);
     append(t, &length, sizeof length);
     append(t, content, len);
+    pthread_mutex_unlock(&one_at_a_time);
 }
 
 /* ---- messages ----------------------------------------------------------- */

@@ -18,7 +18,7 @@ typedef enum tape_kind {
     TAPE_STATUS = 6   /* a = worker, b = step, c = call; a text, "" for GW_OK */
 } tape_kind;
 
-/* Grows as it is written. One thread writes to it. */
+/* Grows as it is written. */
 typedef struct tape {
     unsigned char *bytes;
     size_t len, cap;

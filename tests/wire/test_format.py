@@ -96,7 +96,7 @@ RUNS = [
 ]
 
 # What becomes of bad numbers.
-BAD = ["dense", "topk:0.02", "topk:0.02+2bit", "gtopk:0.02+q:4", "gtopk:0.02,putback=paper", "drop:0.95",
+BAD = ["dense", "dense:delay=1", "topk:0.02,delay=1,lead=0", "topk:0.02", "topk:0.02+2bit", "gtopk:0.02+q:4", "gtopk:0.02,putback=paper", "drop:0.95",
        "qsgd:4", "qsgd:4,via=gather,residual=on", "qsgd:8,residual=on", "qsgd:4,dense_below=100", "dense+bf16",
        "a2sgd", "topk:0.02,dense_below=100", "topk:0.02+momentum:0.9",
        "topk:0.02+momentum:0.9,velocity=local", "gtopk:0.02+momentum:0.9,velocity=local",

@@ -258,6 +258,29 @@ static gw_status save(worker *w)
     return GW_OK;
 }
 
+/* The last result of a method whose results are late is applied when the training is
+ * over. A checkpoint is written before: a run that goes on from there may be longer. */
+static gw_status apply_late(worker *w)
+{
+    uint64_t last = w->so_far.steps - 1;
+    double start;
+
+    if (w->so_far.stopped || !gw_sync_pending(w->sync))
+        return GW_OK;
+    if (w->job->checkpoint_every != 0 && w->saved_at != w->so_far.steps)
+        GWT_TRY(save(w));
+    start = gwt_now();
+    gw_status st = gw_sync_drain(w->sync, gwt_model_grad(w->model));
+    w->so_far.sync_s += gwt_now() - start;
+    if (st == GW_SKIPPED) {
+        w->so_far.skipped++;
+        return GW_OK;
+    }
+    if (st == GW_OK)
+        gwt_worker_apply(w, last);
+    return st;
+}
+
 static gw_status train(worker *w)
 {
     const gwt_job *job = w->job;
@@ -275,15 +298,19 @@ static gw_status train(worker *w)
             break;
         }
         GWT_TRY(step(w, t, &loss));
+        if (t + 1 == job->total_steps)
+            GWT_TRY(apply_late(w));
         GWT_TRY(gwt_trace_step(w->trace, w->comm));
         gwt_worker_tell(w, GWT_EVENT_STEP, loss);
         gwt_worker_publish(w, 1);
         int evaluation = evaluation_due(job, t + 1);
         if (evaluation || (t + 1) % job->log_every == 0)
             GWT_TRY(gwt_worker_record(w, evaluation));
-        if (job->checkpoint_every != 0 && (t + 1) % job->checkpoint_every == 0)
+        if (job->checkpoint_every != 0 && (t + 1) % job->checkpoint_every == 0 &&
+            w->saved_at != w->so_far.steps)
             GWT_TRY(save(w));
     }
+    GWT_TRY(apply_late(w)); /* of a run that was saved at its end */
     GWT_TRY(gwt_trace_end(w->trace, w->comm));
     /* The launcher may not wait for the evaluation: mpirun kills the ranks one second
      * after its request to stop. */

@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import warnings
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 import torch.distributed as dist
@@ -322,6 +322,27 @@ class Exchange:
                 self.sync.set_rate(rate)
             self._with_parameters(self.sync.model_at)
         self.after_step(rate)
+
+    @torch.no_grad()
+    def drain(self) -> None:
+        """Puts the result that is under way into the gradients, for one more step of the
+        optimizer."""
+        vector = self.vector()
+        self._skip = not self.sync.drain_at(vector.data_ptr())
+        for part in self.sync.parts:
+            if part.name in self.unused():
+                continue
+            p = self._parameters[part.name]
+            if p.grad is None:
+                p.grad = torch.zeros_like(p)
+            here, there = local(p.grad), self._slice(Run(0, part.offset, part.size))
+            here.copy_(there.view(here.shape))
+        if self._looks and self._moved is not None:
+            self._moved.note()
+
+    def unused(self) -> Set[str]:
+        """Parameters that no worker has ever had a gradient for."""
+        return set()
 
     def finish(self) -> None:
         self._with_parameters(self.sync.finish_at)

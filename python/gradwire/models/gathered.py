@@ -67,6 +67,13 @@ class Gathered(Exchange):
         self._done = False
         super().model_step(rate)
 
+    def drain(self) -> None:
+        super().drain()
+        self._new, self._done = False, True
+
+    def unused(self) -> Set[str]:
+        return self._idle or set()
+
     # ---- the exchange ----------------------------------------------------------
 
     @torch.no_grad()

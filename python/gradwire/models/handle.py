@@ -131,10 +131,23 @@ class Handle:
         self._open()
         return self._carrier.no_sync(self._exchange)
 
+    def drain(self) -> bool:
+        """With delay=1, puts the result that is still under way into the gradients and
+        returns True: make one more step of the optimizer then. finish() does both; only
+        programs that step in another way, as a GradScaler does, call drain() before it. All
+        workers call it together."""
+        if not self._open().pending:
+            return False
+        self._exchange.drain()
+        return True
+
     def finish(self) -> None:
-        """Ends the training. Methods that let models differ leave their average in the
+        """Ends the training. A result that is under way (delay=1) is applied by one more
+        step of the optimizer. Methods that let models differ leave their average in the
         parameters. All workers call it together."""
-        self._open()
+        if self.drain():
+            assert self._stepper is not None  # attach() has asked for an optimizer
+            self._stepper.step()
         self._exchange.finish()
         if self._run_log is not None:
             self._run_log.end()

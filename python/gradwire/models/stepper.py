@@ -85,6 +85,12 @@ class Stepper:
         self._during.close()
         self._exchange.model_step(float(optimizer.param_groups[0].get("lr", 0)))
 
+    def step(self) -> None:
+        """One more step, with the gradients that there are."""
+        optimizer = self._optimizer()
+        if optimizer is not None:
+            optimizer.step()
+
     # ---- how it is told of them ------------------------------------------------
 
     def _hook(self, optimizer: Any) -> None:

@@ -25,6 +25,11 @@ static bool meets(const gwi_spec *spec)
 
 static gw_status check_spec(const gw_sync *s)
 {
+    if (s->late != NULL)
+        return gw_fail(GW_ERR_SPEC,
+                       "'%s' cannot go on with other workers: with delay=1, workers "
+                       "that are left could have applied different results",
+                       s->spec.stages[0]->name);
     if (gwi_schedule_of(&s->spec)->talks && !gwi_exchange_of(&s->spec)->differs)
         return GW_OK;
     return gw_fail(GW_ERR_SPEC,

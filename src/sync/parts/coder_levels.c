@@ -214,7 +214,7 @@ const gwi_stage gwi_stage_qsgd = {
     .parts = {[GWI_CODER] = &gwi_coder_levels.part,
               [GWI_EXCHANGE] = &gwi_exchange_coded.part,
               [GWI_MEMORY] = &gwi_memory_residual.part},
-    .keys = "bits bucket norm residual via warmup dense_below seed",
+    .keys = "bits bucket norm residual via warmup dense_below seed delay lead",
     .but = {{"residual", "off"}},
 };
 

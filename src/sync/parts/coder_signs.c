@@ -91,5 +91,5 @@ const gwi_stage gwi_stage_sign = {
     .parts = {[GWI_CODER] = &gwi_coder_signs.part,
               [GWI_EXCHANGE] = &gwi_exchange_coded.part,
               [GWI_MEMORY] = &gwi_memory_residual.part},
-    .keys = "bucket residual via warmup dense_below",
+    .keys = "bucket residual via warmup dense_below delay lead",
 };

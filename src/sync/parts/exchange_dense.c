@@ -40,4 +40,5 @@ const gwi_stage gwi_stage_dense = {
     .expect = "the baseline, and the best where the network is fast",
     .role = GWI_ROLE_WHICH,
     .recipe = true,
+    .keys = "delay lead",
 };

@@ -365,5 +365,5 @@ const gwi_stage gwi_stage_lowrank = {
     .recipe = true,
     .parts = {[GWI_EXCHANGE] = &gwi_exchange_lowrank.part,
               [GWI_MEMORY] = &gwi_memory_residual.part},
-    .keys = "rank error residual warmup",
+    .keys = "rank error residual warmup delay lead",
 };

@@ -313,5 +313,5 @@ const gwi_stage gwi_stage_oktopk = {
     .parts = {[GWI_SELECTOR] = &gwi_selector_topk.part,
               [GWI_EXCHANGE] = &gwi_exchange_owner.part,
               [GWI_MEMORY] = &gwi_memory_residual.part},
-    .keys = "density residual warmup ladder dense_below",
+    .keys = "density residual warmup ladder dense_below delay lead",
 };

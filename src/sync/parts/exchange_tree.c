@@ -351,5 +351,5 @@ const gwi_stage gwi_stage_gtopk = {
     .parts = {[GWI_SELECTOR] = &gwi_selector_topk.part,
               [GWI_EXCHANGE] = &gwi_exchange_tree.part,
               [GWI_MEMORY] = &gwi_memory_residual.part},
-    .keys = "density putback residual warmup ladder dense_below",
+    .keys = "density putback residual warmup ladder dense_below delay lead",
 };

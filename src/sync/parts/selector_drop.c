@@ -276,5 +276,5 @@ const gwi_stage gwi_stage_drop = {
     .parts = {[GWI_SELECTOR] = &gwi_selector_drop.part,
               [GWI_EXCHANGE] = &gwi_exchange_gather.part,
               [GWI_MEMORY] = &gwi_memory_residual.part},
-    .keys = "rate threshold residual warmup ladder dense_below",
+    .keys = "rate threshold residual warmup ladder dense_below delay lead",
 };

@@ -155,7 +155,7 @@ const gwi_stage gwi_stage_randk = {
     .parts = {[GWI_SELECTOR] = &gwi_selector_random.part,
               [GWI_EXCHANGE] = &gwi_exchange_common.part,
               [GWI_MEMORY] = &gwi_memory_residual.part},
-    .keys = "density residual warmup ladder dense_below seed",
+    .keys = "density residual warmup ladder dense_below seed delay lead",
 };
 
 const gwi_stage gwi_stage_sparta = {

@@ -188,5 +188,6 @@ const gwi_stage gwi_stage_topk = {
     .parts = {[GWI_SELECTOR] = &gwi_selector_topk.part,
               [GWI_EXCHANGE] = &gwi_exchange_gather.part,
               [GWI_MEMORY] = &gwi_memory_residual.part},
-    .keys = "density residual warmup ladder dense_below tile decay combine via",
+    .keys = "density residual warmup ladder dense_below tile decay combine via "
+            "delay lead",
 };

@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "sync/beside/late.h"
 #include "sync/momentum.h"
 
 /* Dense steps at the beginning: by them the model has left the place where gradients
@@ -203,9 +204,9 @@ gw_status gw_spec_advise(const char *text, const gw_optimizer_info *opt,
     GWI_TRY(gwi_spec_parse(text, &spec));
     GWI_TRY(compose(&a, "", text, ""));
     if (is_late(&spec) && !stands_alone(&spec) && !gwi_has_momentum(&spec)) {
-        if (opt->adaptive)
+        if (opt->adaptive && !gwi_is_late(&spec))
             GWI_TRY(advise_update(&spec, text, opt, &a));
-        else if (opt->momentum > 0)
+        else if (!opt->adaptive && opt->momentum > 0)
             GWI_TRY(advise_momentum(text, opt, &a));
     }
     snprintf(a.warning, sizeof a.warning, "%s", warning_for(&spec, opt));

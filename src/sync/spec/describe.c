@@ -6,6 +6,7 @@
 
 #include "sync/state/memories.h"
 #include "sync/state/past_models.h"
+#include "sync/beside/late.h"
 #include "sync/momentum.h"
 #include "sync/schedule.h"
 
@@ -34,7 +35,8 @@ static unsigned traits_of_messages(const gwi_spec *spec)
            when(coded, GW_TRAIT_CODED) |
            when(exchange->gathers != NULL && exchange->gathers(spec),
                 GW_TRAIT_GATHERS) |
-           when(gwi_spec_is_dense(spec), GW_TRAIT_OVERLAPS);
+           when(gwi_spec_is_dense(spec) && !gwi_is_late(spec), GW_TRAIT_OVERLAPS) |
+           when(gwi_is_late(spec), GW_TRAIT_LATE);
 }
 
 /* What becomes of the models. */

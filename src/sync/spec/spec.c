@@ -186,6 +186,13 @@ static void store(void *field, gwi_value value, double number)
         *(double *)field = number;
 }
 
+/* How late results are used is a question about the whole spec, which its first stage
+ * answers. */
+static bool is_asked(const gwi_shown_key *shown, bool first)
+{
+    return first || shown->kind != GWI_LATE;
+}
+
 static gw_status set_value(gwi_spec *spec, const gwi_stage *stage,
                            const gwi_shown_key *shown, word value)
 {
@@ -243,10 +250,14 @@ static gw_status set_item(gwi_spec *spec, const gwi_stage *stage, word item,
         if (position == MAX_KEYS)
             return fail_key(stage, name);
     }
-    if (position >= MAX_KEYS || !gwi_stage_key(stage, position, &shown))
+    if (position >= MAX_KEYS || !gwi_stage_key(stage, position, &shown) ||
+        (equals == NULL && shown.kind == GWI_LATE))
         return gw_fail(GW_ERR_SPEC,
                        "'%.*s' is one value too many for '%s'; write key=value",
                        SHOW(item), stage->name);
+    if (!is_asked(&shown, spec->count == 1))
+        return gw_fail(GW_ERR_SPEC, "%s must be given to the first stage, '%s'",
+                       shown.key->name, spec->stages[0]->name);
     if (given[position])
         return gw_fail(GW_ERR_SPEC, "%s of '%s' is given twice", shown.key->name,
                        stage->name);
@@ -260,7 +271,7 @@ static gw_status set_defaults(gwi_spec *spec, const gwi_stage *stage,
     gwi_shown_key shown;
 
     for (size_t i = 0; gwi_stage_key(stage, i, &shown); i++) {
-        if (given[i])
+        if (given[i] || !is_asked(&shown, spec->count == 1))
             continue;
         if (shown.fallback == NULL)
             return gw_fail(GW_ERR_SPEC, "'%s' requires %s, as in '%s'", stage->name,
@@ -456,7 +467,7 @@ static void put_stage(const gwi_spec *spec, const gwi_stage *stage, char *text,
 
     put_text(text, cap, len, stage->name);
     for (size_t k = 0; gwi_stage_key(stage, k, &shown); k++) {
-        if (is_unsaid(spec, &shown))
+        if (is_unsaid(spec, &shown) || !is_asked(&shown, stage == spec->stages[0]))
             continue;
         put(text, cap, len, &before, 1);
         before = ',';

@@ -17,7 +17,7 @@
 
 #include "base.h"
 
-/* The questions. The last five refine the answers to the first seven. */
+/* The questions. The last six refine the answers to the first seven. */
 typedef enum gwi_kind {
     GWI_SCHEDULE,  /* when do the workers talk? */
     GWI_SELECTOR,  /* which coordinates are sent? */
@@ -31,6 +31,7 @@ typedef enum gwi_kind {
     GWI_RAMP,      /* what is different at the beginning? */
     GWI_SMALL,     /* which tensors are too small to bother? */
     GWI_CHECK,     /* how often are models compared? */
+    GWI_LATE,      /* how many steps later is a result used? */
     GWI_KINDS
 } gwi_kind;
 

@@ -90,6 +90,7 @@ const gwi_part *gwi_usual_part(gwi_kind kind)
         [GWI_RAMP] = &gwi_ramp,
         [GWI_SMALL] = &gwi_small_tensors,
         [GWI_CHECK] = &gwi_agreement,
+        [GWI_LATE] = &gwi_late,
     };
 
     return usual[kind];

@@ -13,6 +13,7 @@
 
 #include "sync/state/memories.h"
 #include "hash.h"
+#include "sync/beside/late.h"
 #include "sync/notes.h"
 #include "sync/segments.h"
 #include "wire/wire_bytes.h"
@@ -69,6 +70,8 @@ static double word_real(uint64_t word)
 
 gw_status gw_sync_save(const gw_sync *s, void *state, size_t cap)
 {
+    /* The statistics count what is under way, too. */
+    gwi_late_await(s);
     const gw_stats *t = &s->stats;
     uint64_t words[WORDS] = {MAGIC,
                              s->layout->floats,
@@ -93,6 +96,7 @@ gw_status gw_sync_save(const gw_sync *s, void *state, size_t cap)
     if (cap < len)
         return gw_fail(GW_ERR_SPACE, "a state needs %zu bytes, but the buffer has %zu",
                        len, cap);
+    GWI_TRY(gwi_late_outcome(s));
     if (s->spoiled)
         return gw_fail(GW_ERR_NUMBER, "a gradient with NaN or infinity has corrupted "
                                       "the residual; resume from an earlier state");
@@ -256,6 +260,7 @@ static void take_over(gw_sync *s, const uint8_t *state, size_t w, size_t count)
     gwi_memory_walk walk = {0};
     const gwi_remembered *m;
 
+    gwi_late_await(s);
     if (first) {
         load_words(s, state);
         s->spoiled = false;
@@ -269,6 +274,7 @@ static void take_over(gw_sync *s, const uint8_t *state, size_t w, size_t count)
                     share(s, m->handing, w, count), first);
         at += bytes_of(s, m);
     }
+    gwi_late_show(s);
 }
 
 static bool has_use_for(const gw_sync *s, size_t w, size_t count)

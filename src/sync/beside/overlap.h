@@ -13,6 +13,9 @@ bool gwi_overlap_pending(const gw_sync *sync);
 /* Feeds what is missing, waits for the thread, and gives what it found. */
 gw_status gwi_overlap_finish(gw_sync *sync, float *grad, gwi_note *note);
 
+/* gw_sync_gradient() where results are late: parts that were fed are only checked. */
+gw_status gwi_overlap_late(gw_sync *sync, float *grad);
+
 /* Ends the thread. Safe if there is none. */
 void gwi_overlap_free(gw_sync *sync);
 

@@ -6,10 +6,12 @@
  * thread takes buckets in their fixed order as soon as they are ready, so the result
  * has the same bits as one call for the whole vector. A method that needs the whole
  * vector has one piece of work, which starts when the first tensor has been fed. */
-#include "sync/overlap.h"
+#include "sync/beside/overlap.h"
 
 #include <pthread.h>
 #include <stdio.h>
+
+#include "sync/beside/late.h"
 
 typedef struct gwi_overlap {
     gw_sync *sync;
@@ -27,7 +29,7 @@ typedef struct gwi_overlap {
 
 int gw_sync_overlaps(const gw_sync *s)
 {
-    return gwi_spec_is_dense(&s->spec) && s->undo == NULL;
+    return gwi_spec_is_dense(&s->spec) && s->undo == NULL && s->late == NULL;
 }
 
 static bool piecewise(const gw_sync *s)
@@ -38,6 +40,8 @@ static bool piecewise(const gw_sync *s)
 
 bool gwi_overlap_pending(const gw_sync *s)
 {
+    if (s->late != NULL)
+        return gwi_late_feed(s)->grad != NULL;
     return s->overlap != NULL && s->overlap->grad != NULL;
 }
 
@@ -163,34 +167,69 @@ static void feed(gwi_overlap *o, size_t tensor)
     pthread_mutex_unlock(&o->lock);
 }
 
+static gw_status check_order(const gwi_feed *f, size_t count, const float *grad,
+                             size_t tensor)
+{
+    size_t expected = f->grad != NULL ? f->ready : count;
+
+    if (tensor + 1 == expected && (f->grad == NULL || f->grad == grad))
+        return GW_OK;
+    return gw_fail(GW_ERR_ARG,
+                   "tensor %zu was fed, expected tensor %zu of the same vector; "
+                   "feed the last tensor first",
+                   tensor, expected - 1);
+}
+
+/* A late result is exchanged whole, so that nothing begins before the last tensor. */
+static gw_status feed_late(gwi_feed *f, size_t count, float *grad, size_t tensor)
+{
+    GWI_TRY(check_order(f, count, grad, tensor));
+    *f = (gwi_feed){grad, tensor};
+    return GW_OK;
+}
+
 gw_status gw_sync_gradient_part(gw_sync *s, float *grad, size_t tensor)
 {
     /* A step that may be put back begins when the vector is complete. */
     if (s->undo != NULL)
         return GW_OK;
+    if (s->late != NULL)
+        return feed_late(gwi_late_feed(s), s->layout->count, grad, tensor);
     if (s->overlap == NULL)
         GWI_TRY(make(s));
     gwi_overlap *o = s->overlap;
-    size_t expected = o->grad != NULL ? o->ready : s->layout->count;
-    if (tensor + 1 != expected || (o->grad != NULL && o->grad != grad))
-        return gw_fail(GW_ERR_ARG,
-                       "tensor %zu was fed, expected tensor %zu of the same vector; "
-                       "feed the last tensor first",
-                       tensor, expected - 1);
+    gwi_feed fed = {o->grad, o->ready};
+    GWI_TRY(check_order(&fed, s->layout->count, grad, tensor));
     if (o->grad == NULL)
         begin(o, grad);
     feed(o, tensor);
     return GW_OK;
 }
 
+static gw_status check_fed(const float *fed, const float *grad)
+{
+    if (fed == grad)
+        return GW_OK;
+    return gw_fail(
+        GW_ERR_ARG,
+        "gw_sync_gradient() got another vector than gw_sync_gradient_part()");
+}
+
+gw_status gwi_overlap_late(gw_sync *s, float *grad)
+{
+    gwi_feed *f = gwi_late_feed(s);
+
+    if (f->grad != NULL)
+        GWI_TRY(check_fed(f->grad, grad));
+    *f = (gwi_feed){0};
+    return gwi_late_gradient(s, &(gw_piece){grad, s->layout->floats}, 1);
+}
+
 gw_status gwi_overlap_finish(gw_sync *s, float *grad, gwi_note *note)
 {
     gwi_overlap *o = s->overlap;
 
-    if (grad != o->grad)
-        return gw_fail(
-            GW_ERR_ARG,
-            "gw_sync_gradient() got another vector than gw_sync_gradient_part()");
+    GWI_TRY(check_fed(o->grad, grad));
     feed(o, 0);
     pthread_mutex_lock(&o->lock);
     while (!o->done)
