@@ -55,7 +55,7 @@ class Transport(Structure):
         ("close", CFUNCTYPE(None, c_void_p)),
         ("allreduce", CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)),
         ("finish", CFUNCTYPE(c_int, c_void_p, POINTER(Request), POINTER(c_size_t))),
-        ("busy", CFUNCTYPE(None, c_void_p, c_double))]
+        ("busy", CFUNCTYPE(None, c_void_p, c_double)), ("one_thread", c_int)]
 
 
 class CommOptions(Structure):

@@ -190,7 +190,8 @@ class GroupTransport:
         return [peer for peer in self._peers if peer is not None]
 
     def _table(self) -> Transport:
-        table = Transport(struct_size=ctypes.sizeof(Transport), name=b"group")
+        # Late exchanges (delay=1) run in the call that begins them, on the comm's thread.
+        table = Transport(struct_size=ctypes.sizeof(Transport), name=b"group", one_thread=1)
         for name in ("send", "recv", "test", "wait", "lost", "abort", "close"):
             kind = dict(Transport._fields_)[name]
             setattr(table, name, kind(_guarded(getattr(self, "_" + name))))
