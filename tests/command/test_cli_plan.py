@@ -138,9 +138,9 @@ def models_stay_equal():
     for words in ("drift apart", "0.72 points of accuracy below", "docs/results-methods.md"):
         check(words in drifting["advice"]["text"], f"no '{words}' in {drifting['advice']['text']}")
     # What lost more than a point is not, however fast; but it is named, with what it lost.
-    lossy = whole(*SLOW, "--optimizer", "adamw", "--sync", "gtopk:0.001 qsgd:4")
+    lossy = whole(*SLOW, "--workers", 8, "--sync", "gtopk:0.001 qsgd:4")
     check(lossy["advice"]["sync"] == "qsgd:4", f"{lossy['advice']}")
-    check("gtopk:0.001 would take" in lossy["advice"]["text"] and "lost 2.22 points" in lossy["advice"]["text"],
+    check("gtopk:0.001 would take" in lossy["advice"]["text"] and "lost 1.65 points" in lossy["advice"]["text"],
           lossy["advice"]["text"])
     # Neither is what was never measured.
     new = whole(*SLOW, "--sync", "local:16+gtopk:0.01")
