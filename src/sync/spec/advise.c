@@ -128,8 +128,7 @@ static gw_status advise_momentum(const char *text, const gw_optimizer_info *opt,
 }
 
 /* How much of beta1 goes in front of the selection. A running mean of what is sent late
- * is later still; all of it in front does as well as this with 8 workers, and less well
- * with 2. */
+ * is later still; all of it in front was 0.4 points lower in one run with 4 workers. */
 static const double moved_part = 2.0 / 3;
 
 /* A warm-up or ladder of the spec's own says how the run begins. */
