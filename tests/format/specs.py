@@ -31,7 +31,7 @@ UNSAID = {"tile": "0", "decay": "1", "combine": "all", "via": "gather", "delay":
 OUTER = ("lr", "momentum", "nesterov")  # of the outer step; gradients have two of them, too
 REALS = ("lr", "lead", "decay", "density", "rate", "grow", "scale", "momentum", "clip", "dampening", "eta")
 WORDS = ("residual", "putback", "threshold", "norm", "via", "average", "centre", "mask",
-         "velocity", "nesterov", "order", "error", "combine", "update")
+         "velocity", "nesterov", "order", "error", "combine", "update", "lists_via")
 LOSSY = ("lists", "tree", "owners", "common", "coded", "thin")  # exchanges that do not send all as it is
 LADDER = (0.25, 0.0625, 0.015625, 0.004)
 
@@ -46,7 +46,7 @@ def read_stage(text):
     if list(options) != due or any(options.get(key) == UNSAID[key] for key in unsaid):
         raise ValueError(f"'{text}' has not the options of its stage, in their order")
     if name == "topk":
-        options.setdefault("via", UNSAID["via"])
+        options["lists_via"] = options.pop("via", UNSAID["via"])
     return name, {key: read_value(key, value) for key, value in options.items()}
 
 
@@ -115,7 +115,7 @@ class Spec:
         if self.rank > 0:
             return "thin"
         if self.selects and (self.has("oktopk") or self.has("topk") and (
-                self.via == "owner" or self.via == "auto" and self.workers > 2)):
+                self.lists_via == "owner" or self.lists_via == "auto" and self.workers > 2)):
             return "owners"
         if self.selects:
             return "tree" if self.has("gtopk") else "common" if self.has("randk") else "lists"

@@ -69,7 +69,7 @@ SPECS = [
     "topk:0.05,via=auto+1bit", "topk:0.1,residual=off,via=owner", "topk:0.05,dense_below=100,via=owner+ef21",
     "local:2+adasum+outer:0.5,0", "update:1+adasum",
     # Switched off, all or in part.
-    "topk:1", "demo:1", "randk:1", "topk:1,dense_below=100", "drop:0", "qsgd:32", "local:1", "spa:1", "pqasgd:1,4",
+    "topk:1", "topk:1,combine=senders+q:4", "demo:1", "randk:1", "topk:1,dense_below=100", "drop:0", "qsgd:32", "local:1", "spa:1", "pqasgd:1,4",
     "local:1+topk:0.1", "local:2+q:32", "pqasgd:2,32", "pqasgd:1,32", "update:2", "update:0,scale=2+topk:1",
     "topk:0.1+momentum:0,clip=0.1", "local:2+outer:1,0", "diloco:1,1,0", "diloco:2,1,0+topk:0.1",
 ]

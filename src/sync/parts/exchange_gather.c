@@ -23,7 +23,10 @@
 enum { COMBINE_ALL, COMBINE_SENDERS };
 enum { VIA_GATHER, VIA_OWNER, VIA_AUTO };
 
+/* The first is the choice of exchange_coded.c, which takes the place of this exchange
+ * where everything is sent in few bits, and finds its options here. */
 typedef struct options {
+    int of_whole;
     int combine, via;
 } options;
 
