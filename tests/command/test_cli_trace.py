@@ -42,7 +42,16 @@ def check_timeline(folder, sync, workers, *more):
         check(abs(total - there) <= 1e-6 * there + 1e-6, f"{what}: {name} {total} is not {there}")
 
 
+def check_late(folder):
+    """The exchange of a step is on the timeline though it runs beside the next one."""
+    trace, summary = timeline(folder, "topk:0.1,delay=1", 3, "--steps", 20)
+    sent = [e for e in trace["traceEvents"] if e["tid"] == 0 and e["name"] == "send"]
+    check(sum(e["args"]["bytes"] for e in sent) == summary["bytes_sent"], "late: bytes")
+    check(len([e for e in stretches_of(trace, 0) if e["name"] == "compute"]) >= 40, "late: two per step")
+
+
 with tempfile.TemporaryDirectory() as folder:
+    check_late(folder)
     check_timeline(folder, "dense", 2)
     check_timeline(folder, "gtopk:0.1", 3)
     check_timeline(folder, "qsgd:4", 4, "--spawn", "threads")

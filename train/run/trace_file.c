@@ -8,6 +8,8 @@
 #include "files/newfile.h"
 #include "run/slow_work.h"
 
+#include <pthread.h>
+
 /* The most events kept per worker, 40 MB. Later ones are dropped, and their number is
  * written to the file. */
 enum { EVENTS_MAX = 1000000 };
@@ -21,6 +23,9 @@ typedef struct event {
 enum { COMPUTE = -1 };
 
 struct gwt_trace {
+    /* Held while events are added: with results that are used late, the sync's own
+     * thread has some to tell, too. */
+    pthread_mutex_t adding;
     const char *path;
     double timeout; /* of the comm */
     double zero;
@@ -35,14 +40,13 @@ struct gwt_trace {
 static void add(gwt_trace *t, int what, double begin, double end, int peer,
                 size_t bytes)
 {
-    if (t->steps_left == 0)
-        return;
-    if (t->count == EVENTS_MAX) {
+    pthread_mutex_lock(&t->adding);
+    if (t->count == EVENTS_MAX)
         t->dropped++;
-        return;
-    }
-    t->events[t->count++] =
-        (event){begin - t->zero, end - t->zero, what, peer, (uint64_t)bytes};
+    else
+        t->events[t->count++] =
+            (event){begin - t->zero, end - t->zero, what, peer, (uint64_t)bytes};
+    pthread_mutex_unlock(&t->adding);
 }
 
 static void tell(void *arg, gw_activity what, double begin, double end, int peer,
@@ -53,7 +57,7 @@ static void tell(void *arg, gw_activity what, double begin, double end, int peer
 
 void gwt_trace_compute(gwt_trace *trace, double begin, double end)
 {
-    if (trace != NULL)
+    if (trace != NULL && trace->steps_left > 0)
         add(trace, COMPUTE, begin, end, -1, 0);
 }
 
@@ -67,6 +71,7 @@ gw_status gwt_trace_open(gwt_trace **out, const gwt_config *config, gw_comm *com
     t = gwt_calloc(1, sizeof *t, "a timeline");
     if (t == NULL)
         return GW_ERR_NOMEM;
+    pthread_mutex_init(&t->adding, NULL);
     t->path = config->trace;
     t->timeout = config->timeout;
     t->steps_left = config->trace_steps;
@@ -78,6 +83,8 @@ gw_status gwt_trace_open(gwt_trace **out, const gwt_config *config, gw_comm *com
 
 void gwt_trace_free(gwt_trace *trace)
 {
+    if (trace != NULL)
+        pthread_mutex_destroy(&trace->adding);
     gwt_free(trace);
 }
 
