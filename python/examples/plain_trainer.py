@@ -37,6 +37,7 @@ model = GPT2LMHeadModel(GPT2Config(vocab_size=256, n_positions=PIECE, n_embd=64,
 trainer = Trainer(model, TrainingArguments(
     args.checkpoints or tempfile.mkdtemp(), use_cpu=True, num_train_epochs=args.epochs,
     per_device_train_batch_size=args.batch, learning_rate=args.lr, dataloader_drop_last=True,
+    lr_scheduler_type="constant",  # so that more epochs can be added later
     save_strategy="epoch" if args.checkpoints else "no", report_to="none",
     disable_tqdm=True), train_dataset=data)
 trainer.train(args.checkpoints and get_last_checkpoint(args.checkpoints))
