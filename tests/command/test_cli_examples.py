@@ -65,7 +65,8 @@ def decisive(before, args):
 
 def try_one(tmp, page, before, args, sync):
     flags = decisive(before, args)
-    flags.update({"--sync": sync, "--workers": flags.get("--workers", "4").split()[0]})
+    most = flags.get("--workers", "4").split()[0].split(":")[-1]  # of MIN:MAX
+    flags.update({"--sync": sync, "--workers": most})
     words = [w for flag in flags.items() for w in flag]
     r = subprocess.run([GRADWIRE, "train", *SMALL, *words, "--out", f"{tmp}/run", "--force"],
                        capture_output=True, text=True, timeout=60)
