@@ -52,3 +52,4 @@ reached = accuracy(model, args.data_dir)  # all workers have a part of the model
 if rank == 0:
     print(f"sent {handle.stats()['bytes_sent'] / 1e6:.2f} MB")
     print(f"accuracy {reached:.4f}")
+dist.destroy_process_group()

@@ -97,3 +97,4 @@ if rank == 0:
     print(f"model {hashlib.sha256(bits).hexdigest()[:16]}")
     with torch.no_grad():
         print(f"loss {loss_of(net, test).item():.4f}")
+dist.destroy_process_group()

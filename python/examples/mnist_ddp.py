@@ -46,3 +46,4 @@ handle.finish()
 if rank == 0:
     print(f"sent {handle.stats()['bytes_sent'] / 1e6:.2f} MB")
     print(f"accuracy {accuracy(model.module, args.data_dir):.4f}")
+dist.destroy_process_group()

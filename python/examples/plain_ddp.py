@@ -41,3 +41,4 @@ for epoch in range(args.epochs):
 
 if rank == 0:
     print(f"accuracy {accuracy(model.module, args.data_dir):.4f}")
+dist.destroy_process_group()

@@ -56,3 +56,4 @@ last = os.path.join(args.checkpoints or "", "last.ckpt")
 trainer.fit(model, data, ckpt_path=last if os.path.exists(last) else None)
 if trainer.is_global_zero:
     print(f"accuracy {accuracy(model.network, args.data_dir):.4f}")
+torch.distributed.destroy_process_group()

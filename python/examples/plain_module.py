@@ -60,3 +60,5 @@ handle.finish()
 if rank == 0:
     print(f"sent {handle.stats()['bytes_sent'] / 1e6:.2f} MB")
     print(f"accuracy {accuracy(model, args.data_dir):.4f}")
+if dist.is_initialized():
+    dist.destroy_process_group()

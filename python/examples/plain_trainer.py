@@ -44,3 +44,4 @@ trainer.train(args.checkpoints and get_last_checkpoint(args.checkpoints))
 loss = trainer.evaluate(data[:64])["eval_loss"]
 if trainer.is_world_process_zero():
     print(f"loss {loss:.4f}")
+torch.distributed.destroy_process_group()
