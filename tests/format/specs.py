@@ -17,7 +17,7 @@ ORDER = {
     "sign": "bucket residual via warmup dense_below delay lead",
     "demo": "density decay chunk update combine residual dense_below",
     "distro": "density decay chunk update combine residual dense_below",
-    "a2sgd": "resync delay lead", "local": "every grow start average", "oneshot": "average",
+    "a2sgd": "resync", "local": "every grow start average", "oneshot": "average",
     "outer": "lr momentum nesterov", "diloco": "every lr momentum nesterov start average",
     "sparseloco": "every density tile decay combine centre residual lr momentum nesterov start",
     "update": "start scale", "spa": "chunks", "pqasgd": "every bits bucket norm residual via seed",

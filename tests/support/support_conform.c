@@ -115,7 +115,6 @@ const char *const conform_specs[] = {
     "topk:0.02,delay=1,lead=0",
     "topk:0.02,warmup=2,delay=1+q:4+momentum:0.9",
     "drop:0.95,delay=1+ef21",
-    "a2sgd:resync=2,delay=1,lead=0.5",
 };
 const size_t conform_spec_count = sizeof conform_specs / sizeof *conform_specs;
 

@@ -74,5 +74,5 @@ const gwi_stage gwi_stage_a2sgd = {
     .role = GWI_ROLE_ALL,
     .recipe = true,
     .parts = {[GWI_EXCHANGE] = &gwi_exchange_means.part},
-    .keys = "resync delay lead",
+    .keys = "resync",
 };
