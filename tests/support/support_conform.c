@@ -289,9 +289,10 @@ static gw_status exchange_checked(gw_comm *c, gw_sync *s, float *g, int t, const
     st = told == GW_OK || told == GW_SKIPPED
              ? came_of(s, told, g, out, t == j->bad_step)
              : told;
-    /* A late result that ends the run is told in the next step; nothing is promised of
-     * what is left behind, as in a step that fails at once. */
-    if (s->late != NULL && t == j->bad_step && j->nonfinite != GW_NONFINITE_SKIP)
+    /* A late result that ends the run is told in the next step. Where vectors are cut,
+     * residuals are then not put right: a run that ends needs them no more. */
+    if (s->late != NULL && s->segment_count > 1 && t == j->bad_step &&
+        j->nonfinite != GW_NONFINITE_SKIP)
         gradient = false;
     if (st == GW_OK && gradient && conserves(s))
         st = check_conserved(c, s, before, out);
