@@ -54,6 +54,13 @@ tally() {
     if [ "$idle" -gt 0 ]; then counts+=", $idle skipped"; fi
 }
 
+# Prints the end of a log, and before it what the failed tests printed: ctest writes that
+# where the test ended, which may be far from the log's end.
+what_failed() {
+    awk '/\*\*\*/ { left = 60 } / Start +[0-9]+: / { left = 0 } left-- > 0' "$1" | head -n 400
+    tail -n 40 "$1"
+}
+
 # stage NAME COMMAND...: runs it with its output in a log, prints one line.
 stage() {
     local name=$1 begin=$SECONDS status=0
@@ -67,7 +74,7 @@ stage() {
     tally "$status" "$results"
     printf '%-14s %4d s   %s\n' "$name" $((SECONDS - begin)) "$counts"
     if [ "$status" -ne 0 ] && [ "$status" -ne 77 ]; then
-        tail -n 60 "$logs/$name.log" | sed 's/^/    /'
+        what_failed "$logs/$name.log" | sed 's/^/    /'
         echo "    (full log: build/logs/$name.log)"
     fi
 }
