@@ -135,8 +135,8 @@ bool gwi_looks_later(const gw_sync *s)
            gwi_goes_straight(s);
 }
 
-/* A finite gradient was more than the residual could take in: what overflowed is
- * dropped, the rest goes back. */
+/* What is not finite is dropped: it was in the gradient, or was more than the residual
+ * could take in. The rest goes back. */
 static void keep_finite(gw_sync *s, const gwi_list *selected)
 {
     bool keeps = s->kept[GWI_RESIDUAL] != NULL;
@@ -156,10 +156,8 @@ gwi_note gwi_look_at_selected(gw_sync *s)
     bad = gwi_first_nonfinite(selected->value, selected->n);
     if (bad == selected->n)
         return 0;
-    if (gwi_looks_later(s))
-        s->whole->spoiled = true;
-    else
-        keep_finite(s, selected);
+    s->whole->spoiled = s->whole->spoiled || gwi_looks_later(s);
+    keep_finite(s, selected);
     bad = selected->index[bad];
     if (gwi_exchange_of(&s->spec)->closes_up)
         bad = gwi_rest_place(s, bad);

@@ -247,12 +247,14 @@ static gw_status feed(gw_sync *s, float *g, const job *j)
     return gw_sync_gradient(s, g);
 }
 
-/* A worker with a bad gradient leaves it out; nobody applies anything. */
+/* A worker with a bad gradient leaves it out; nobody applies anything. One that found
+ * the bad number only among what it had selected has taken the gradient in: but for the
+ * bad number itself, which compares with nothing, that is in its residual. */
 static gw_status check_skipped(gw_comm *c, const gw_sync *s, float *before,
                                const float *residual)
 {
     float *nothing = calloc(N, sizeof *nothing);
-    bool bad = gw_comm_rank(c) == gw_comm_workers(c) - 1;
+    bool bad = gw_comm_rank(c) == gw_comm_workers(c) - 1 && !s->spoiled;
     gw_status st = check_conserved(c, s, bad ? residual : before, nothing);
 
     free(nothing);
@@ -289,11 +291,6 @@ static gw_status exchange_checked(gw_comm *c, gw_sync *s, float *g, int t, const
     st = told == GW_OK || told == GW_SKIPPED
              ? came_of(s, told, g, out, t == j->bad_step)
              : told;
-    /* A late result that ends the run is told in the next step. Where vectors are cut,
-     * residuals are then not put right: a run that ends needs them no more. */
-    if (s->late != NULL && s->segment_count > 1 && t == j->bad_step &&
-        j->nonfinite != GW_NONFINITE_SKIP)
-        gradient = false;
     if (st == GW_OK && gradient && conserves(s))
         st = check_conserved(c, s, before, out);
     /* Small tensors have no residual to wait in. */

@@ -60,24 +60,9 @@ static size_t waiting_floats(const gwi_spec *spec, const gw_layout *layout)
     return WAITING;
 }
 
-static bool is_common(const gwi_spec *spec)
+static bool leads(const gwi_spec *spec)
 {
-    return gwi_is_late(spec) && !gwi_exchange_of(spec)->differs;
-}
-
-static bool is_own(const gwi_spec *spec)
-{
-    return gwi_is_late(spec) && gwi_exchange_of(spec)->differs;
-}
-
-static bool leads_common(const gwi_spec *spec)
-{
-    return is_common(spec) && options_of(spec)->lead > 0;
-}
-
-static bool leads_own(const gwi_spec *spec)
-{
-    return is_own(spec) && options_of(spec)->lead > 0;
+    return gwi_is_late(spec) && options_of(spec)->lead > 0;
 }
 
 static const gwi_remembered memories[] = {
@@ -85,22 +70,12 @@ static const gwi_remembered memories[] = {
      .what = "result before",
      .tag = GWI_BEFORE,
      .handing = GW_HANDING_COMMON,
-     .wanted = leads_common},
-    {.name = "before",
-     .what = "result before",
-     .tag = GWI_BEFORE,
-     .handing = GW_HANDING_AVERAGED,
-     .wanted = leads_own},
+     .wanted = leads},
     {.name = "pending",
      .what = "result under way",
      .tag = GWI_PENDING,
      .handing = GW_HANDING_COMMON,
-     .wanted = is_common},
-    {.name = "pending",
-     .what = "result under way",
-     .tag = GWI_PENDING,
-     .handing = GW_HANDING_AVERAGED,
-     .wanted = is_own},
+     .wanted = gwi_is_late},
     {.name = "waiting",
      .what = "note of the result under way",
      .tag = GWI_WAITING,
