@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "support_ranks.h"
 
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -220,28 +221,40 @@ static void test_freed_under_way(void **state)
     assert_run_ok(ranks_run(RANKS_THREADS, 4, freed, NULL));
 }
 
-/* Another thread, or this one, asks an exchange that waits for others to stop. */
+/* Another thread, or this one, asks an exchange that waits for others to stop. The other
+ * worker never enters the exchange, and does not leave before it has ended. */
 static gw_status interrupted(gw_comm *c, void *arg)
 {
+    sem_t *ended = arg;
     float *g = calloc(N, sizeof *g);
+    gw_status first = GW_OK, second = GW_OK;
     gw_sync *s;
 
-    (void)arg;
     PASS_ON(model_sync(&s, c, "dense:delay=1", GW_NONFINITE_STOP));
     if (gw_comm_rank(c) == 0) {
-        PASS_ON(gw_sync_gradient(s, g)); /* which the other never enters */
+        first = gw_sync_gradient(s, g);
         gw_comm_interrupt(c);
-        REQUIRE(gw_sync_gradient(s, g) == GW_ERR_STOPPED, "it went on");
+        second = gw_sync_gradient(s, g);
+        sem_post(ended);
+    } else {
+        sem_wait(ended);
     }
     gw_sync_free(s);
     free(g);
+    REQUIRE(first == GW_OK, "the first step: %s", gw_status_name(first));
+    REQUIRE(gw_comm_rank(c) != 0 || second == GW_ERR_STOPPED, "the second step: %s",
+            gw_status_name(second));
     return GW_OK;
 }
 
 static void test_interrupted(void **state)
 {
+    sem_t ended;
+
     (void)state;
-    assert_run_ok(ranks_run(RANKS_THREADS, 2, interrupted, NULL));
+    assert_int_equal(sem_init(&ended, 0, 0), 0);
+    assert_run_ok(ranks_run(RANKS_THREADS, 2, interrupted, &ended));
+    sem_destroy(&ended);
 }
 
 /* ---- specs ----------------------------------------------------------------------- */
