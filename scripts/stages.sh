@@ -9,7 +9,8 @@
 
 cores=$(nproc)
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$cores}
-export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-$cores}
+# Many tests wait for one another most of the time.
+export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-$((2 * cores))}
 if [ -z "${CMAKE_GENERATOR:-}" ] && command -v ninja >/dev/null; then
     export CMAKE_GENERATOR=Ninja
 fi
