@@ -51,7 +51,7 @@ static const gwi_key keys[] = {
      .at = offsetof(options, momentum),
      .value = GWI_NUMBER},
     {.name = "clip",
-     .meaning = "clips the gradient; each worker clips its own at clip / sqrt(P)",
+     .meaning = "clips the gradient; each worker clips its own at clip sqrt(P)",
      .fallback = "0",
      .range = "the largest norm of a gradient, 0 for any",
      .least = 0,
@@ -158,10 +158,8 @@ static float factor(const gw_sync *s)
     return (float)options_of(&s->spec)->momentum;
 }
 
-/* A worker clips its own gradient, of which the average has 1 / sqrt(P) the noise. */
-static void clip_gradient(const gw_sync *s, float *g)
+static void clip_gradient(const gw_sync *s, float *g, double most)
 {
-    double most = options_of(&s->spec)->clip / sqrt((double)s->comm->workers);
     size_t n = s->layout->floats;
 
     if (most > 0) {
@@ -169,6 +167,13 @@ static void clip_gradient(const gw_sync *s, float *g)
         if (norm > most)
             gwi_scale(g, (float)(most / norm), n);
     }
+}
+
+/* The average of P gradients has 1 / sqrt(P) of their noise, so a worker's own may be
+ * as much longer than the average may be. */
+static void clip_own(const gw_sync *s, float *g)
+{
+    clip_gradient(s, g, options_of(&s->spec)->clip * sqrt((double)s->comm->workers));
 }
 
 /* v = (1 - dampening) v + m u; the first gradient has its whole weight. */
@@ -196,7 +201,7 @@ static void take_velocity(gw_sync *s, float *v)
 
 void gwi_momentum_enter(gw_sync *s, float *v)
 {
-    clip_gradient(s, v);
+    clip_own(s, v);
     if (is_global(&s->spec))
         add_velocity(s, v);
     else if (is_local(&s->spec))
@@ -233,6 +238,7 @@ void gwi_momentum_leave(gw_sync *s, float *v)
 
 void gwi_momentum_whole(gw_sync *s, float *v)
 {
+    clip_gradient(s, v, options_of(&s->spec)->clip);
     if (is_local(&s->spec))
         take_velocity(s, v);
     if (!is_global(&s->spec))

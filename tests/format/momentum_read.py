@@ -9,8 +9,8 @@ def is_local(crew):
     return crew.spec.velocity == "local"
 
 
-def clipped(crew, g):
-    limit = crew.spec.clip / np.sqrt(float(crew.workers))
+def clipped(crew, g, workers):
+    limit = crew.spec.clip * np.sqrt(float(workers))
     total = 0.0
     for i in range(0, len(g), 2**20):
         total += lane_sum(g[i:i + 2**20].astype(np.float64)**2)
@@ -30,7 +30,7 @@ def joined(crew, w, g):
 
 def enter(crew, w, g):
     """What worker w hands to the exchange."""
-    g = clipped(crew, g)
+    g = clipped(crew, g, crew.workers)
     return joined(crew, w, g) if crew.spec.momentum > 0 else g
 
 
@@ -53,6 +53,7 @@ def leave(crew, results):
 
 def whole(crew, averages):
     """What averages become in the warm-up."""
+    averages = [clipped(crew, g, 1) for g in averages]
     if crew.spec.momentum == 0:
         return averages
     return leave(crew, [joined(crew, w, g) for w, g in enumerate(averages)])

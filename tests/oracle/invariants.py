@@ -133,7 +133,8 @@ class Selection(unittest.TestCase):
 
     def test_clip(self):
         exchange = MomentumCorrection(TopK(LAYOUT, 4, 0.05), 0.9, clip=2.0)
-        self.assertAlmostEqual(float(np.linalg.norm(exchange.clipped(gradients(1, 0)[0]))), 1.0, 5)
+        self.assertAlmostEqual(float(np.linalg.norm(exchange.clipped(gradients(1, 0)[0]))), 4.0, 5)
+        self.assertAlmostEqual(float(np.linalg.norm(exchange.clipped(gradients(1, 0)[0], 1))), 2.0, 5)
 
 
 class Rounding(unittest.TestCase):

@@ -129,7 +129,7 @@ class TopK(Exchange):
 class MomentumCorrection(Exchange):
     """DGC: what is accumulated and selected is a velocity.
 
-        g = g clipped to the norm clip / sqrt(P);  u = m u + g;  v = v + u
+        g = g clipped to the norm clip sqrt(P);  u = m u + g;  v = v + u
         I = top-k of v;  send v[I];  v[I] = 0;  u[I] = 0 (masking)
 
     v is the residual of the sparsifier inside."""
@@ -138,9 +138,10 @@ class MomentumCorrection(Exchange):
         self.inside, self.momentum, self.clip, self.mask = inside, F(momentum), clip, mask
         self.velocity = [np.zeros(inside.layout.n, F) for _ in range(inside.workers)]
 
-    def clipped(self, g):
+    def clipped(self, g, workers=None):
+        """A worker's own gradient, or the average of all (workers=1)."""
         norm = np.sqrt(np.sum(g.astype(np.float64) ** 2))
-        limit = self.clip / np.sqrt(self.inside.workers)
+        limit = self.clip * np.sqrt(workers or self.inside.workers)
         return (g * F(limit / norm)).astype(F) if 0 < limit < norm else g
 
     def exchange(self, step, vectors):
@@ -194,9 +195,11 @@ class GlobalMomentum(Exchange):
 
     def exchange(self, step, vectors):
         weight = F(1 - self.dampening if step > 0 else 1)
-        warm = self.inside.density(step) == 1
-        mine = [weight * (g if warm else self.local.clipped(g)) + self.momentum * self.velocity
-                for g in vectors]
+        if self.inside.density(step) == 1:
+            clipped = [self.local.clipped(average(vectors), 1)] * len(vectors)
+        else:
+            clipped = [self.local.clipped(g) for g in vectors]
+        mine = [weight * g + self.momentum * self.velocity for g in clipped]
         before, self.velocity = self.velocity, self.inside.exchange(step, mine)
         self.near = self.inside.near
         if not self.nesterov:

@@ -240,6 +240,7 @@ TABLE = [
     Row("topk:0.05+momentum:0.9", one_momentum(0.9)),
     Row("topk:0.05+momentum:0.9", one_momentum(0.9), model="tiny", workers=(1, 3)),
     Row("topk:0.05+momentum:0.9,clip=4", one_momentum(0.9, clip=4.0)),
+    Row("topk:0.05,warmup=3+momentum:0.9,clip=4", one_momentum(0.9, clip=4.0, warmup=3)),
     Row("topk:0.05+momentum:0.9,nesterov=on", one_momentum(0.9, nesterov=True)),
     Row("topk:0.05+momentum:0.8,dampening=0.5", one_momentum(0.8, dampening=0.5)),
     Row("topk:0.05,warmup=3+momentum:0.9,nesterov=on",
