@@ -101,6 +101,23 @@ static void decay_comes_before_momentum(void **state)
     }
 }
 
+/* A worker clips its own gradient at sqrt(P) times the limit, as the stage does. */
+static void limits_are_those_of_the_stage(void **state)
+{
+    gwt_config c = advised("topk:0.1,warmup=0");
+
+    (void)state;
+    c.clip = 0.5;
+    gwt_summary own = run(&c);
+    c.clip = 0.0;
+    gwt_summary longer = run(&c);
+    c.hyper.momentum = 0.0;
+    c.sync = "topk:0.1,warmup=0+momentum:0.9,clip=0.5";
+    gwt_summary stage = run(&c);
+    assert_true(fabs(own.test_loss - stage.test_loss) < 1e-4);
+    assert_true(fabs(own.test_loss - longer.test_loss) > 1e-3);
+}
+
 /* A spec that applies S times the change of the model applies weight decay of the
  * optimizer's own once: it does with one worker what S times the rate and 1/S of the
  * decay do. */
@@ -327,6 +344,7 @@ int main(void)
         RUN(nesterov_moves),
         RUN(optimizers_step_by_themselves),
         RUN(decay_comes_before_momentum),
+        RUN(limits_are_those_of_the_stage),
         RUN(decay_is_not_scaled),
         RUN(changes_are_told),
         RUN(advised_runs_go_on),

@@ -3,6 +3,8 @@
  * stepping.c - the parts of a step that a worker makes by itself: the gradient of a
  * batch, and the optimizer's step. */
 #define _GNU_SOURCE
+#include <math.h>
+
 #include "run/advice.h"
 #include "data/augment.h"
 #include "optim/clip.h"
@@ -39,12 +41,17 @@ static void begin_epoch(worker *w, uint64_t epoch)
     w->shuffled = 1 + epoch;
 }
 
-static void clip_gradient(worker *w)
+static void clip_gradient(worker *w, double most)
 {
-    double most = w->job->config.clip;
-
     if (most > 0.0)
         gwt_clip(gwt_model_grad(w->model), gwt_model_floats(w->model), most);
+}
+
+/* Of a worker's own gradient, instead of the average of P, which has 1 / sqrt(P) of the
+ * noise: with the limit of the average, workers would lose what the average keeps. */
+static double own_limit(const worker *w)
+{
+    return w->job->config.clip * sqrt((double)gw_comm_workers(w->comm));
 }
 
 GWT_VECTOR static void add_scaled(float *restrict g, const float *restrict x, size_t n,
@@ -62,7 +69,7 @@ static void lead_gradient(worker *w)
 
     if (!gwt_momentum_moved(w->job))
         return;
-    clip_gradient(w);
+    clip_gradient(w, own_limit(w));
     if (decay > 0.0)
         add_scaled(gwt_model_grad(w->model), gwt_model_params(w->model),
                    gwt_model_floats(w->model), (float)decay);
@@ -103,7 +110,7 @@ void gwt_worker_apply(gwt_worker *w, uint64_t t)
     gwt_hyper hyper = gwt_hyper_used(job);
 
     if (!gwt_momentum_moved(job))
-        clip_gradient(w);
+        clip_gradient(w, job->config.clip);
     /* A sync that applies steps several times applies the decay once. */
     if (job->optimizer->decays_itself)
         hyper.weight_decay /= gw_sync_scale(w->sync);
