@@ -155,9 +155,9 @@ static gw_status toy_wait(void *ctx, double seconds)
 
     for (int r = 0; r < e->group->workers && n < 64; r++) {
         if (e->fds[r] >= 0 && (e->awaited[r] || e->full[r]))
-            fds[n++] = (struct pollfd){
-                .fd = e->fds[r],
-                .events = (e->awaited[r] ? POLLIN : 0) | (e->full[r] ? POLLOUT : 0)};
+            fds[n++] = (struct pollfd){.fd = e->fds[r],
+                                       .events = (e->awaited[r] ? POLLIN : 0) |
+                                                 (e->full[r] ? POLLOUT : 0)};
         e->awaited[r] = false;
     }
     return poll(fds, n, (int)ceil(seconds * 1000)) > 0 ? GW_OK : GW_PENDING;
@@ -185,7 +185,8 @@ gw_status socket_comm_new(gw_comm **out, socket_group *g, int rank, int without_
                           .close = toy_close};
     gw_comm_options opt = {.struct_size = sizeof opt, .timeout_seconds = timeout};
     size_t p = (size_t)g->workers;
-    socket_end *e = calloc(1, sizeof *e + 4 * p * sizeof(uint64_t) + 2 * p * sizeof(bool));
+    socket_end *e =
+        calloc(1, sizeof *e + 4 * p * sizeof(uint64_t) + 2 * p * sizeof(bool));
 
     e->group = g;
     e->rank = rank;

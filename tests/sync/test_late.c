@@ -221,8 +221,8 @@ static void test_freed_under_way(void **state)
     assert_run_ok(ranks_run(RANKS_THREADS, 4, freed, NULL));
 }
 
-/* Another thread, or this one, asks an exchange that waits for others to stop. The other
- * worker never enters the exchange, and does not leave before it has ended. */
+/* Another thread, or this one, asks an exchange that waits for others to stop. The
+ * other worker never enters the exchange, and does not leave before it has ended. */
 static gw_status interrupted(gw_comm *c, void *arg)
 {
     sem_t *ended = arg;
