@@ -1,22 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fold.c - see fold.h. Ranks that allocate the same things in the same order get the
- * same memory: the n-th folded piece of each rank is one piece. */
+ * same memory: the n-th folded piece of each rank is one piece.
+ *
+ * A sync has room for the worst case, of which a step uses little: with 1024 workers,
+ * 34 GB in all for lists that travel by owners. So pages that are still zero when a
+ * sync has been made are given back; they come again when they are written to. */
 #define _GNU_SOURCE
 #include "fold.h"
 
 #include "gradwire.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #ifdef GRADWIRE_SMPI
 #include <mpi.h>
+#include <sys/mman.h>
 
 /* The build gives this name to the function below. */
 #undef aligned_alloc
 
 enum { RANKS_MAX = 1024, VECTORS_MAX = 8, PIECES_MAX = 32, GWI_PREFIX = 64 };
+enum { OWN_MAX = 8, OWN_LEAST = 1 << 20, PAGE = 4096 };
 
 typedef struct piece {
     const char *memory;
@@ -29,6 +36,8 @@ static struct rule {
     size_t exactly, least;
     int pieces;
     piece piece[VECTORS_MAX + PIECES_MAX];
+    int owns; /* long pieces that are not folded, while memory is folded */
+    piece own[OWN_MAX];
 } rules[RANKS_MAX];
 
 static struct rule *own_rule(void)
@@ -45,13 +54,27 @@ void gws_fold_begin(size_t exactly, size_t least)
 
     rule->exactly = exactly;
     rule->least = least;
-    rule->pieces = 0;
+    rule->pieces = rule->owns = 0;
+}
+
+/* Gives back the pages that hold nothing but zeros. */
+static void give_back_zeros(const piece *own)
+{
+    static const char zeros[PAGE];
+    uintptr_t end = (uintptr_t)own->memory + own->len;
+    uintptr_t at = ((uintptr_t)own->memory + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
+
+    for (; at + PAGE <= end; at += PAGE)
+        if (memcmp((const void *)at, zeros, PAGE) == 0)
+            (void)madvise((void *)at, PAGE, MADV_DONTNEED);
 }
 
 void gws_fold_end(void)
 {
     struct rule *rule = own_rule();
 
+    for (int i = 0; i < rule->owns; i++)
+        give_back_zeros(&rule->own[i]);
     rule->exactly = rule->least = 0;
 }
 
@@ -91,7 +114,11 @@ void *gws_aligned_alloc(size_t alignment, size_t total)
 
     if (folds(rule, total))
         return share(rule, VECTORS_MAX + rule->pieces++, total);
-    return posix_memalign(&memory, alignment, total) == 0 ? memory : NULL;
+    if (posix_memalign(&memory, alignment, total) != 0)
+        return NULL;
+    if (rule->exactly > 0 && total >= OWN_LEAST && rule->owns < OWN_MAX)
+        rule->own[rule->owns++] = (piece){memory, total};
+    return memory;
 }
 
 static float *folded_vector(size_t n, int line)

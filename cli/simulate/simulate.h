@@ -21,6 +21,7 @@ typedef struct gwc_sim {
     uint64_t params, tensors, steps, warmup, rounds, seed;
     double compute; /* seconds per step */
     double batch;   /* samples per worker and step, 0: not known */
+    double tick;    /* seconds; 0: as the number of workers needs */
     const char *gradients;
     int fold; /* enum gwc_fold */
 } gwc_sim;

@@ -24,7 +24,7 @@ static const uint64_t params_most = 4000000000;
 typedef struct settings {
     gwc_sim sim;
     const char *sync, *workers, *model, *params;
-    double compute_ms;
+    double compute_ms, tick_us;
     int codec, json;
 } settings;
 
@@ -82,6 +82,11 @@ static const gwc_flag flags[] = {
      GWC_COUNT, AT(sim.rounds), 1, 1000},
     {"fold", "auto|on|off", "auto", "let workers share the memory of vectors",
      GWC_CHOICE, AT(sim.fold), 0, 0},
+    {"tick", "US", "0",
+     "microseconds: messages that end this close end\n"
+     "together; 0: exact, and with over 128 workers 10\n"
+     "and more",
+     GWC_REAL, AT(tick_us), 0, 1e6},
     {"json", NULL, NULL, "print each row as a line of JSON", GWC_SWITCH, AT(json), 0,
      0},
 };
@@ -237,6 +242,7 @@ static gw_status run_all(settings *set, const char *syncs_text)
                        "--tensors must not be larger than the number of parameters");
     GWT_TRY(gwc_simulate_possible());
     set->sim.compute = set->compute_ms / 1000;
+    set->sim.tick = set->tick_us / 1e6;
     if (set->codec == 1)
         set->sim.rounds = 0;
     gwc_catch_stop();

@@ -59,10 +59,17 @@ static const char *const simgrid_settings[] = {
 enum { SETTINGS = sizeof simgrid_settings / sizeof simgrid_settings[0] };
 
 /* With many workers, a hundred thousand messages of almost the same length are under
- * way, and SimGrid recomputes all rates whenever one ends. This lets it treat ends that
- * are this close as one, which changes a step by a few times this much. */
-enum { MANY_WORKERS = 128 };
-#define COARSE_CLOCK "--cfg=surf/precision:1e-5" /* seconds */
+ * way, and SimGrid recomputes all rates whenever one ends. A tick lets it treat ends
+ * that are this close as one, which changes a step by a few times this much. */
+enum { MANY_WORKERS = 128, TICK_WORKERS = 256 };
+static const double least_tick = 1e-5; /* seconds */
+
+static double tick_for(const gwc_sim *sim, int workers)
+{
+    if (sim->tick > 0 || workers <= MANY_WORKERS)
+        return sim->tick;
+    return least_tick * (workers > TICK_WORKERS ? (double)workers / TICK_WORKERS : 1);
+}
 
 /* ---- what is needed ----------------------------------------------------------- */
 
@@ -249,6 +256,14 @@ static void add_number(arguments *a, const char *flag, double value)
     add(a, text);
 }
 
+static void add_tick(arguments *a, double seconds)
+{
+    char *text = a->text[a->texts++];
+
+    snprintf(text, NAME_CAP, "--cfg=surf/precision:%g", seconds);
+    add(a, text);
+}
+
 /* A rank holds its gradient, the source of that, its parameters, the state of the
  * method and a message or two. */
 static int folds(const gwc_sim *sim, int workers)
@@ -270,8 +285,8 @@ static void make_arguments(arguments *a, const gwc_sim *sim, const char *sync,
     add_number(a, "-np", workers);
     for (size_t i = 0; i < SETTINGS; i++)
         add(a, simgrid_settings[i]);
-    if (workers > MANY_WORKERS)
-        add(a, COARSE_CLOCK);
+    if (tick_for(sim, workers) > 0)
+        add_tick(a, tick_for(sim, workers));
     add(a, "./rank.so");
     add(a, "--sync");
     add(a, sync);

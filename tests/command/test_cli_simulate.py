@@ -96,6 +96,17 @@ def test_same_again():
     check(points(*args) == points(*args), "the same simulation gave something else")
 
 
+def test_tick():
+    """Ends of messages that are treated as one change a step by a few ticks, and no bytes."""
+    args = ("--sync", "topk:0.01 qsgd:4", "--workers", "8", "--params", "20000")
+    for exact, coarse in zip(points(*args), points(*args, "--tick", "20")):
+        what = f"--tick 20, {exact['sync']}"
+        check(abs(exact["step_s"] - coarse["step_s"]) <= 5 * 20e-6,
+              f"{what}: {exact['step_s']:.6g} and {coarse['step_s']:.6g} s")
+        check(exact["bytes_sent_all"] == coarse["bytes_sent_all"], what + ": other bytes")
+    expect_error(2, ["--tick"], "--tick", "-1")
+
+
 def test_every_recipe():
     """All of them, folded and not: none makes NaN, and sizes do not depend on it."""
     listed = json.loads(subprocess.run([GRADWIRE, "list", "--json"], check=True,
@@ -241,6 +252,7 @@ def main():
         test_one_message()
         test_formulas()
         test_same_again()
+        test_tick()
         test_every_recipe()
         test_periods()
         test_switches()
