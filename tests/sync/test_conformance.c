@@ -24,7 +24,7 @@ static void test_any_number_of_workers(void **state)
 {
     (void)state;
     for (size_t i = 0; conform_spec(i) != NULL; i++)
-        for (int workers = 1; workers <= 9; workers++)
+        for (int workers = 1; workers <= 9; workers = ranks_more(workers))
             run(RANKS_THREADS, workers, &(job){.spec = conform_spec(i), .steps = 5});
 }
 
@@ -34,7 +34,7 @@ static void test_same_bits_on_every_transport(void **state)
 
     (void)state;
     for (size_t i = 0; conform_spec(i) != NULL; i++) {
-        for (int workers = 1; workers <= 9; workers++) {
+        for (int workers = 1; workers <= 9; workers = ranks_more(workers)) {
             run(RANKS_THREADS, workers,
                 &(job){conform_spec(i), .steps = 3, .digests = first});
             for (rank_kind kind = RANKS_SOCKETS; kind < RANKS_KINDS; kind++) {
@@ -52,7 +52,7 @@ static void test_processes(void **state)
 {
     (void)state;
     for (size_t i = 0; conform_spec(i) != NULL; i++)
-        for (int workers = 1; workers <= 9; workers++)
+        for (int workers = 1; workers <= 9; workers = ranks_more(workers))
             run(RANKS_PROCESSES, workers, &(job){.spec = conform_spec(i), .steps = 3});
 }
 
@@ -148,7 +148,7 @@ static void test_bad_numbers(void **state)
 {
     (void)state;
     for (size_t i = 0; conform_spec(i) != NULL; i++) {
-        for (int workers = 1; workers <= 5; workers++) {
+        for (int workers = 1; workers <= 5; workers = ranks_more(workers)) {
             job j = {.spec = conform_spec(i), .steps = 5, .bad_step = 3};
             char expected[80];
             gw_status st = ranks_run(RANKS_THREADS, workers, conform_body, &j);
@@ -169,7 +169,7 @@ static void test_bytes(void **state)
 {
     (void)state;
     for (size_t i = 0; conform_spec(i) != NULL; i++)
-        for (int workers = 1; workers <= 5; workers++)
+        for (int workers = 1; workers <= 5; workers = ranks_more(workers))
             assert_run_ok(ranks_run(RANKS_THREADS, workers, conform_bytes,
                                     (void *)(uintptr_t)conform_spec(i)));
 }

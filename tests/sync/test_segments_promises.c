@@ -29,7 +29,7 @@ static void test_any_number_of_workers(void **state)
     (void)state;
     for (size_t i = 0; conform_spec(i) != NULL; i++) {
         set_bound(bounds[i % BOUNDS]);
-        for (int workers = 1; workers <= 5; workers++)
+        for (int workers = 1; workers <= 5; workers = ranks_more(workers))
             run(RANKS_THREADS, workers, &(job){.spec = conform_spec(i), .steps = 5});
     }
 }

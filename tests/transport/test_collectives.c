@@ -205,7 +205,7 @@ static void run_one(rank_kind kind, int workers, gw_body *body, task t)
 
 static void run_all(rank_kind kind, gw_body *body, task t)
 {
-    for (int workers = 1; workers <= 9; workers++) {
+    for (int workers = 1; workers <= 9; workers = ranks_more(workers)) {
         size_t p = (size_t)workers;
         size_t lengths[] = {0, 1, p - 1, p, p + 1, 1000, 1000003};
         for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
@@ -294,7 +294,7 @@ static void test_barrier(void **state)
 {
     (void)state;
     for (int kind = 0; kind < RANKS_KINDS; kind++)
-        for (int workers = 1; workers <= 9; workers++)
+        for (int workers = 1; workers <= 9; workers = ranks_more(workers))
             assert_run_ok(ranks_run((rank_kind)kind, workers, barrier_body, NULL));
 }
 
@@ -324,7 +324,7 @@ static void test_notes(void **state)
     size_t lengths[] = {1, 100, GWI_DOUBLING_FLOATS + 1, 300000};
 
     (void)state;
-    for (int workers = 1; workers <= 9; workers++)
+    for (int workers = 1; workers <= 9; workers = ranks_more(workers))
         for (size_t i = 0; i < 4; i++)
             assert_run_ok(ranks_run(RANKS_THREADS, workers, note_body, &lengths[i]));
 }
@@ -353,7 +353,7 @@ static gw_status bytes_body(gw_comm *c, void *arg)
 static void test_bytes(void **state)
 {
     (void)state;
-    for (int workers = 1; workers <= 9; workers++)
+    for (int workers = 1; workers <= 9; workers = ranks_more(workers))
         assert_run_ok(ranks_run(RANKS_THREADS, workers, bytes_body, NULL));
 }
 
