@@ -317,6 +317,24 @@ static void disorder_is_refused(void **unused)
     assert_non_null(strstr(gw_error_message(), "not below n=600"));
 }
 
+/* Positions that rise above n and come down later are refused before what they take is
+ * written: out has no more room than k positions below n need. */
+static void detours_are_refused(void **unused)
+{
+    enum { K = 2 * GWI_INDEX_BLOCK, N = 1000 };
+    uint32_t positions[K];
+    uint8_t *out = malloc(gwi_index_bound(N, K));
+    size_t len;
+    (void)unused;
+
+    assert_non_null(out);
+    for (uint32_t i = 0; i < K; i++)
+        positions[i] = i < GWI_INDEX_BLOCK ? 30000000 * (i + 1) : i;
+    assert_int_equal(gwi_index_encode(positions, K, N, out, &len), GW_ERR_ARG);
+    assert_non_null(strstr(gw_error_message(), "not below n=1000"));
+    free(out);
+}
+
 /* What a damaged stream decodes to, if it decodes, is still in order. */
 static void check_damaged(const uint8_t *bytes, size_t len, uint32_t n, uint32_t k)
 {
@@ -442,6 +460,7 @@ int main(void)
         cmocka_unit_test(clusters_cost_less),
         cmocka_unit_test(bound_is_tight),
         cmocka_unit_test(disorder_is_refused),
+        cmocka_unit_test(detours_are_refused),
         cmocka_unit_test(damage_is_survived),
         cmocka_unit_test(garbage_is_survived),
         cmocka_unit_test(padding_is_zero),
