@@ -83,6 +83,9 @@ typedef struct gw_spec_info {
     /* The names of the stages in order, followed by NULL. */
     const char *stages[GW_STAGES_MAX + 1];
     size_t memories; /* how many gw_memory_describe() can describe */
+    /* A period has `fragments` exchanges, each of a part of the model, or one of all.
+     * With GW_TRAIT_LATE each runs beside the computing of `delay` steps. */
+    uint64_t fragments, delay;
 } gw_spec_info;
 
 /* Describes a spec. Fails with GW_ERR_SPEC, as gw_spec_check() does, or with

@@ -33,6 +33,7 @@ typedef struct trial {
     const gws_settings *set;
     const char *spec;
     unsigned traits; /* of the spec */
+    uint64_t delay;
     gw_comm *comm;
     gws_source *source;
     gw_layout *layout;
@@ -119,12 +120,12 @@ static void fill(trial *t, uint64_t s, bool gradient)
 }
 
 /* The time of a step whose exchange takes place after its computing. A method whose
- * results are late exchanges while the next step computes. */
+ * results are late exchanges while the next ones compute. */
 static double beside(const trial *t, double seconds)
 {
-    double compute = t->set->compute;
+    double compute = t->set->compute, hidden = (double)t->delay * compute;
 
-    return t->traits & GW_TRAIT_LATE ? fmax(compute, seconds - compute) : seconds;
+    return t->traits & GW_TRAIT_LATE ? fmax(compute, seconds - hidden) : seconds;
 }
 
 /* The step's vectors are made before it begins and are no part of its time. Only where
@@ -369,6 +370,7 @@ gw_status gws_trial(gws_result *result, const char *spec, const gws_settings *se
     memset(result, 0, sizeof *result);
     GWI_TRY(gw_spec_describe(spec, &info));
     t.traits = info.traits;
+    t.delay = info.delay;
     st = prepare(&t);
     if (st == GW_OK)
         st = run_sequence(&t, 0);

@@ -236,7 +236,8 @@ static gw_status run_workers(trial *t)
     return st;
 }
 
-/* A method whose results are late exchanges beside the next step's computing. */
+/* A method whose results are late exchanges beside further steps' computing: in each
+ * period, its exchanges beside `delay` steps each. */
 static void run_beside(gwc_plan_result *out, const trial *t)
 {
     gw_spec_info info = {.struct_size = sizeof info};
@@ -244,8 +245,9 @@ static void run_beside(gwc_plan_result *out, const trial *t)
 
     if (gw_spec_describe(t->spec, &info) != GW_OK || !(info.traits & GW_TRAIT_LATE))
         return;
+    double steps = (double)(info.fragments * info.delay) / (double)info.period;
     for (size_t k = 0; k < t->job->links; k++)
-        out->step[k] = fmax(compute, out->step[k] - compute);
+        out->step[k] = fmax(compute, out->step[k] - steps * compute);
 }
 
 static void sum_up(gwc_plan_result *out, const trial *t)

@@ -372,14 +372,16 @@ static gw_status run_in(const char *directory, const gwc_sim *sim, const char *s
     return read_result(directory, point);
 }
 
-/* Methods whose results are late exchange beside computing. */
+/* Methods whose results are late exchange beside computing: beside `delay` steps for
+ * each of the exchanges of a period. */
 static double predicted_step(const char *sync, double compute, double exchange)
 {
     gw_spec_info info = {.struct_size = sizeof info};
+    double beside = 0;
 
     if (gw_spec_describe(sync, &info) == GW_OK && (info.traits & GW_TRAIT_LATE))
-        return compute > exchange ? compute : exchange;
-    return compute + exchange;
+        beside = (double)(info.fragments * info.delay) / (double)info.period * compute;
+    return compute + (exchange > beside ? exchange - beside : 0);
 }
 
 gw_status gwc_simulate_point(const gwc_sim *sim, const char *sync, int workers,

@@ -47,6 +47,8 @@ class Description:
     bytes_per_param: float  # kept from step to step
     period: int  # steps between exchanges, 0: none before finish()
     growth: float  # of growing periods, otherwise 0
+    fragments: int  # of the model, each exchanged once in a period
+    delay: int  # steps that are computed beside an exchange
     sends_gradients: bool
     sends_models: bool
     sends_changes: bool
@@ -151,7 +153,8 @@ def describe(spec: str) -> Description:
     stages = tuple(describe_stage(_text(name)) for name in info.stages if name is not None)
     traits = {name: bool(info.traits & bit) for name, bit in TRAITS.items()}
     return Description(spec=spec, stages=stages, bytes_per_param=info.bytes_per_param,
-                       period=info.period, growth=info.growth, **traits)
+                       period=info.period, growth=info.growth,
+                       fragments=info.fragments, delay=info.delay, **traits)
 
 
 def advise(spec: str, optimizer: OptimizerKind, workers: int) -> Advice:

@@ -144,6 +144,24 @@ gw_status gwi_least_note(gw_sync *s, const uint8_t *slots, size_t cap,
     return GW_OK;
 }
 
+/* ---- keeping ------------------------------------------------------------ */
+
+void gwi_note_keep(float *parts, gwi_note note)
+{
+    for (int i = 0; i < GWI_NOTE_PARTS; i++)
+        parts[i] = (float)(note >> (16 * i) & 0xffff);
+}
+
+gwi_note gwi_note_kept(const float *parts)
+{
+    gwi_note note = 0;
+
+    for (int i = 0; i < GWI_NOTE_PARTS; i++)
+        if (parts[i] >= 0 && parts[i] < 65536)
+            note |= (gwi_note)parts[i] << (16 * i);
+    return note;
+}
+
 /* ---- acting ------------------------------------------------------------- */
 
 static gw_status fail_number(gw_sync *s, gwi_note note, const char *what)

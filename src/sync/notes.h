@@ -59,6 +59,12 @@ gw_status gwi_least_note(gw_sync *s, const uint8_t *slots, size_t cap,
  * the worker and breaks the comm, so that the others are told. */
 gw_status gwi_blame(gw_sync *s, int from, gw_status st);
 
+/* A note as floats, which are exact: four parts of 16 bits. What is read may have been
+ * anything. */
+enum { GWI_NOTE_PARTS = 4 };
+void gwi_note_keep(float *parts, gwi_note note);
+gwi_note gwi_note_kept(const float *parts);
+
 /* What a call returns in which an exchange of gradients, or of models, came to st and
  * note. Models cannot skip a step. */
 gw_status gwi_sync_outcome(gw_sync *s, gw_status st, gwi_note note);

@@ -296,7 +296,7 @@ extern const gwi_exchange gwi_exchange_dense, gwi_exchange_common, gwi_exchange_
 extern const gwi_memory gwi_memory_none, gwi_memory_residual, gwi_memory_ef21;
 extern const gwi_outer gwi_outer_take, gwi_outer_sign;
 extern const gwi_part gwi_past_models, gwi_momentum, gwi_ramp, gwi_small_tensors,
-    gwi_agreement, gwi_late;
+    gwi_agreement, gwi_late, gwi_stream;
 
 static inline const gwi_schedule *gwi_schedule_of(const gwi_spec *spec)
 {

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "sync/beside/stream.h"
 #include "sync/state/memories.h"
 
 /* ---- where to cut --------------------------------------------------------------- */
@@ -41,11 +42,23 @@ static void pass(const gw_layout *l, const gw_tensor *piece, gwi_cut *cut)
     }
 }
 
+/* Moves on to the fragment of the tensor that comes next. */
+static void enter_fragment(const gw_layout *l, gwi_cut *cut)
+{
+    if (cut->fragments < 2)
+        cut->bound = l->count;
+    if (cut->tensor < cut->bound || cut->tensor == l->count)
+        return;
+    cut->fragment += cut->tensor > 0;
+    cut->bound = gwi_fragment_end(l, cut->fragments, cut->fragment, cut->tensor);
+}
+
 bool gwi_cut_next(const gw_layout *l, gwi_cut *cut)
 {
+    enter_fragment(l, cut);
     cut->begin = cut->end;
     cut->pieces = 0;
-    while (cut->tensor < l->count) {
+    while (cut->tensor < cut->bound) {
         gw_tensor piece = piece_of(&l->tensors[cut->tensor], cut->inside);
         size_t end = cut->end + piece.rows * piece.cols;
         if (end - cut->begin > gwi_segment_floats)
@@ -57,9 +70,9 @@ bool gwi_cut_next(const gw_layout *l, gwi_cut *cut)
     return cut->end > cut->begin;
 }
 
-static size_t count_segments(const gw_layout *l)
+static size_t count_segments(const gw_layout *l, size_t fragments)
 {
-    gwi_cut cut = {0};
+    gwi_cut cut = {.fragments = fragments};
     size_t count = 0;
 
     while (gwi_cut_next(l, &cut))
@@ -103,7 +116,7 @@ static void inherit(gw_sync *segment, gw_sync *s, size_t number, size_t base)
 
 static gw_status make_all(gw_sync *s)
 {
-    gwi_cut cut = {0}, before = cut;
+    gwi_cut cut = {.fragments = gwi_fragments(&s->spec)}, before = cut;
 
     for (size_t i = 0; gwi_cut_next(s->layout, &cut); i++, before = cut) {
         gw_sync *segment = gwi_sync_allocate(&s->spec);
@@ -112,18 +125,33 @@ static gw_status make_all(gw_sync *s)
         s->segments[i] = segment;
         s->segment_count++;
         inherit(segment, s, i, cut.begin);
+        segment->fragment = cut.fragment;
         GWI_TRY(make_layout(&segment->layout, s->layout, before, cut.pieces));
     }
     return GW_OK;
 }
 
+static gw_status check_fragments(const gw_sync *s)
+{
+    size_t fragments = gwi_fragments(&s->spec);
+
+    if (s->layout->count >= fragments)
+        return GW_OK;
+    return gw_fail(GW_ERR_ARG,
+                   "%zu fragments need as many tensors, but the model has only %zu",
+                   fragments, s->layout->count);
+}
+
+/* The whole of a stream goes on with its steps while a segment is exchanged, so that
+ * they cannot be one. */
 gw_status gwi_segments_new(gw_sync *s)
 {
     size_t count;
 
-    if (s->layout->floats <= gwi_segment_floats)
+    GWI_TRY(check_fragments(s));
+    if (s->layout->floats <= gwi_segment_floats && !gwi_streams(&s->spec))
         return GW_OK;
-    count = count_segments(s->layout);
+    count = count_segments(s->layout, gwi_fragments(&s->spec));
     s->segment_count = 0;
     s->segments = gwi_calloc(count, sizeof(gw_sync *));
     if (s->segments == NULL)
@@ -168,16 +196,30 @@ void gwi_segments_share(gw_sync *s)
 void gwi_segments_follow(gw_sync *s)
 {
     for (size_t i = 0; i < s->segment_count; i++) {
+        if (s->segments[i]->away)
+            continue;
         s->segments[i]->step = s->step;
         s->segments[i]->now = s->now;
     }
 }
 
-gw_status gwi_segments_run(gw_sync *s, float *v, gwi_note *note, gwi_segment_run *run)
+gwi_run_of gwi_segments_of(const gw_sync *s, size_t fragment)
+{
+    gwi_run_of of = {0, s->segment_count};
+
+    while (of.begin < of.end && s->segments[of.begin]->fragment < fragment)
+        of.begin++;
+    while (of.begin < of.end && s->segments[of.end - 1]->fragment > fragment)
+        of.end--;
+    return of;
+}
+
+gw_status gwi_segments_run(gw_sync *s, gwi_run_of of, float *v, gwi_note *note,
+                           gwi_segment_run *run)
 {
     gwi_note own = *note;
 
-    for (size_t i = s->segment_count; i-- > 0;) {
+    for (size_t i = of.end; i-- > of.begin;) {
         gw_sync *segment = s->segments[i];
         gwi_note found = own;
         gw_status st = run(segment, v + segment->base, &found);

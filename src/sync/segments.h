@@ -12,6 +12,9 @@
  *     pieces       |  a  |  rows of b  | rows of b   | c |  d  |
  *     segments     | 0   | 1           | 2               |  3  |
  *
+ * Models that are exchanged in fragments (stream.h) are cut between these first, so
+ * that each has segments of its own.
+ *
  * A tensor that is too long for a segment is cut between rows, as late as possible.
  * A row that is too long is cut inside. Segments then take as many pieces as fit, from
  * the first on. They are exchanged from the last to the first, which is the order in
@@ -21,8 +24,12 @@
 
 #include "sync/sync.h"
 
-/* A walk over the segments of a layout; begin with zeros. */
+/* A walk over the segments of a layout; begin with zeros, or with the number of
+ * fragments. */
 typedef struct gwi_cut {
+    size_t fragments;      /* that the layout is cut into first; 0 and 1: it is not */
+    size_t fragment;       /* of the segment */
+    size_t bound;          /* tensor that the fragment ends before */
     size_t begin, end;     /* floats of the segment */
     size_t pieces;         /* of tensors in it */
     size_t tensor, inside; /* where the next one begins: so many floats into a tensor */
@@ -45,8 +52,26 @@ void gwi_segments_follow(gw_sync *s);
 /* What is done with one segment, and its part of a vector. */
 typedef gw_status gwi_segment_run(gw_sync *segment, float *v, gwi_note *note);
 
-/* Runs it for all, each with this worker's note, which then is the least of all. The
+/* Some neighbouring segments, or all. */
+typedef struct gwi_run_of {
+    size_t begin, end;
+} gwi_run_of;
+
+static inline gwi_run_of gwi_all_segments(const gw_sync *s)
+{
+    return (gwi_run_of){0, s->segment_count};
+}
+
+/* Those of a fragment. */
+gwi_run_of gwi_segments_of(const gw_sync *s, size_t fragment);
+
+/* Runs it for some, each with this worker's note, which then is the least of all. The
  * segments whose note came back as 0 are marked: they gave a result. */
-gw_status gwi_segments_run(gw_sync *s, float *v, gwi_note *note, gwi_segment_run *run);
+gw_status gwi_segments_run(gw_sync *s, gwi_run_of of, float *v, gwi_note *note,
+                           gwi_segment_run *run);
+
+/* Hands some segments of v to the exchange (sync.c). A note of one is about all of
+ * them: what the others gave goes back to the residual. */
+gw_status gwi_sync_segments(gw_sync *s, gwi_run_of of, float *v, gwi_note *note);
 
 #endif

@@ -18,6 +18,7 @@
 #include "sync/notes.h"
 #include "sync/beside/late.h"
 #include "sync/beside/overlap.h"
+#include "sync/beside/stream.h"
 #include "sync/pieces.h"
 #include "sync/schedule.h"
 #include "sync/segments.h"
@@ -105,17 +106,22 @@ static void leave_memory(gw_sync *s, float *v, gwi_note note)
         gwi_memory_of(&s->spec)->skip(s);
 }
 
-/* Hands all segments of v to the exchange. A note of one is about all of them. */
+gw_status gwi_sync_segments(gw_sync *s, gwi_run_of of, float *v, gwi_note *note)
+{
+    for (size_t i = of.begin; i < of.end; i++)
+        make_ready(s->segments[i], v + s->segments[i]->base);
+    GWI_TRY(gwi_segments_run(s, of, v, note, run_exchange));
+    for (size_t i = of.begin; *note != 0 && i < of.end; i++)
+        if (s->segments[i]->gave)
+            take_back(s->segments[i], v + s->segments[i]->base);
+    return GW_OK;
+}
+
 static gw_status exchange_all(gw_sync *s, float *v, gwi_note *note)
 {
     gwi_guard_begin(s, &(gwi_result){.v = v});
     enter_memory(s, v, *note);
-    for (size_t i = 0; i < s->segment_count; i++)
-        make_ready(s->segments[i], v + s->segments[i]->base);
-    GWI_TRY(gwi_segments_run(s, v, note, run_exchange));
-    for (size_t i = 0; *note != 0 && i < s->segment_count; i++)
-        if (s->segments[i]->gave)
-            take_back(s->segments[i], v + s->segments[i]->base);
+    GWI_TRY(gwi_sync_segments(s, gwi_all_segments(s), v, note));
     leave_memory(s, v, *note);
     if (*note == 0)
         gwi_guard_end(s);
@@ -132,7 +138,7 @@ static gw_status exchange_whole(gw_sync *s, float *v, gwi_note *note)
     if (remembered)
         enter_memory(s, v, *note);
     gwi_decodes(s);
-    GWI_TRY(gwi_segments_run(s, v, note, gwi_average_dense));
+    GWI_TRY(gwi_segments_run(s, gwi_all_segments(s), v, note, gwi_average_dense));
     if (remembered)
         leave_memory(s, v, *note);
     if (remembered && *note == 0)
@@ -171,7 +177,8 @@ void gwi_sync_begin_step(gw_sync *s)
 {
     s->step++;
     s->stats.steps++;
-    gwi_comm_set_step(s->comm, s->step);
+    if (!gwi_stream_is_away(s))
+        gwi_comm_set_step(s->comm, s->step);
     s->now = gwi_schedule_at(&s->spec, s->step, s->comm->workers, &s->phase);
     gwi_segments_follow(s);
 }
@@ -180,6 +187,11 @@ gw_status gwi_sync_whole(gw_sync *s, float *grad, gwi_note *note)
 {
     gw_status st = GW_OK;
 
+    /* The clock, like the comm, belongs to what is under way. */
+    if (gwi_stream_is_away(s)) {
+        *note = gwi_look_at(s, grad, 0, s->layout->floats);
+        return GW_OK;
+    }
     gwi_measure_begin(s);
     *note = gwi_looks_later(s) ? 0 : gwi_look_at(s, grad, 0, s->layout->floats);
     if (s->now.gradient)
@@ -212,15 +224,22 @@ static gw_status exchange_pieces(gw_sync *s, const gwi_result *at, gwi_note *not
     return GW_OK;
 }
 
+static gwi_note look_at_pieces(const gw_sync *s, const gwi_result *at)
+{
+    if (!gwi_looks(s) || gwi_looks_later(s))
+        return 0;
+    size_t bad = gwi_pieces_first_nonfinite(at);
+    return bad < s->layout->floats ? gwi_note_at(s, bad) : 0;
+}
+
 gw_status gwi_sync_pieces(gw_sync *s, const gwi_result *at, gwi_note *note)
 {
     gw_status st = GW_OK;
 
+    *note = look_at_pieces(s, at);
+    if (gwi_stream_is_away(s))
+        return GW_OK;
     gwi_measure_begin(s);
-    if (gwi_looks(s) && !gwi_looks_later(s)) {
-        size_t bad = gwi_pieces_first_nonfinite(at);
-        *note = bad < s->layout->floats ? gwi_note_at(s, bad) : 0;
-    }
     if (s->now.gradient)
         st = exchange_pieces(s, at, note);
     gwi_measure_end(s);
@@ -292,7 +311,7 @@ static gw_status average_segment(gw_sync *s, float *x, gwi_note *note)
 
 static gw_status average_models(gw_sync *s, float *x, gwi_note *note)
 {
-    return gwi_segments_run(s, x, note, average_segment);
+    return gwi_segments_run(s, gwi_all_segments(s), x, note, average_segment);
 }
 
 /* Every worker goes on from what the outer step makes of the last common model and the
@@ -329,7 +348,7 @@ static gw_status exchange_model(gw_sync *s, float *x, gwi_note *note)
 {
     if (s->spec.subject == GWI_CHANGE)
         return exchange_change(s, x, note);
-    return gwi_segments_run(s, x, note, exchange_segment);
+    return gwi_segments_run(s, gwi_all_segments(s), x, note, exchange_segment);
 }
 
 static gw_status check_started(const gw_sync *s)
@@ -349,8 +368,8 @@ static bool refers(const gw_sync *s)
 
 int gw_sync_model_due(const gw_sync *s)
 {
-    return s->now.model || gwi_repairs(s) || gwi_sees_models(&s->spec) || refers(s) ||
-           gwi_agreement_due(s);
+    return s->now.model || s->now.begins || gwi_repairs(s) ||
+           gwi_sees_models(&s->spec) || refers(s) || gwi_agreement_due(s);
 }
 
 /* What a step does with the models, in order. */
@@ -394,6 +413,8 @@ gw_status gw_sync_model(gw_sync *s, float *params)
         return GW_OK;
     if (refers(s))
         memcpy(s->kept[GWI_REFERENCE], params, s->layout->floats * sizeof *params);
+    if (s->stream != NULL)
+        return gwi_stream_model(s, params);
     GWI_TRY(gwi_late_outcome(s));
     if (s->now.model || gwi_repairs(s))
         gwi_undo_begin(s, params);
@@ -429,8 +450,8 @@ static bool leaves_equal(const gw_sync *s)
         return false;
     if (s->step <= gwi_schedule_start(&s->spec))
         return s->started; /* dense steps from equal models */
-    return !gwi_sees_models(&s->spec) && s->step == s->phase.end &&
-           s->step == s->exchanged;
+    return !gwi_sees_models(&s->spec) && gwi_stream_meets(&s->spec) &&
+           s->step == s->phase.end && s->step == s->exchanged;
 }
 
 /* Ends a training whose workers may come and go. Those that come later take the model
@@ -496,7 +517,7 @@ const char *gw_sync_spec(const gw_sync *s)
 
 gw_stats gw_sync_stats(const gw_sync *s)
 {
-    return *gwi_late_stats(s);
+    return gwi_late_stats(s);
 }
 
 double gw_sync_residual_norm(const gw_sync *s)

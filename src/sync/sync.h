@@ -13,6 +13,7 @@ typedef struct gwi_moment {
     bool gradient;  /* exchange gradients */
     bool dense;     /* and all of them: warm-up, or steps before local ones begin */
     bool model;     /* exchange models, or their changes */
+    bool begins;    /* of streams: an exchange begins, which ends with `model` */
     double density; /* of the coordinates to send */
 } gwi_moment;
 
@@ -72,7 +73,10 @@ struct gw_sync {
     struct gw_sync *alone;
     size_t segment_count;
     size_t number, base; /* of the segments, and where in the vector it begins */
+    size_t fragment;     /* that it belongs to (beside/stream.h) */
     bool gave;           /* its last exchange had a result */
+    bool away;           /* exchanged beside the caller: it stays in the step in which
+                          * that began */
 
     void *state[GWI_KINDS]; /* of the parts, state_size bytes each */
     float *kept[GWI_TAGS];  /* what is remembered, NULL where not wanted; of the whole,
@@ -90,7 +94,8 @@ struct gw_sync {
     struct gwi_aside *aside;     /* made by the first step of entries (entries.h) */
     gwi_undo *undo; /* what to go back to; NULL: failures are for good (elastic/undo.h)
                      */
-    struct gwi_late *late; /* NULL: results are used in their own step */
+    struct gwi_late *late;     /* NULL: gradients are used in their own step */
+    struct gwi_stream *stream; /* NULL: whole changes, used in their own step */
     gwi_measure measure;
     char asked[256]; /* canonical spec, before the number of workers was looked at */
     char text[256];  /* the same with every choice made */

@@ -13,6 +13,7 @@
 #include "sync/state/memories.h"
 #include "sync/beside/late.h"
 #include "sync/beside/overlap.h"
+#include "sync/beside/stream.h"
 #include "sync/entries.h"
 #include "sync/elastic/undo.h"
 #include "sync/segments.h"
@@ -229,6 +230,7 @@ static gw_status build(gw_sync *s, const gw_layout *layout, gw_comm *comm,
     GWI_TRY(gwi_segments_new(s));
     GWI_TRY(get_memory(s));
     GWI_TRY(prepare_all(s));
+    GWI_TRY(gwi_stream_init(s));
     return gwi_late_init(s);
 }
 
@@ -274,6 +276,7 @@ void gw_sync_free(gw_sync *s)
         return;
     gwi_overlap_free(s);
     gwi_late_free(s);
+    gwi_stream_free(s);
     gwi_aside_free(s);
     gwi_undo_free(s);
     for (size_t i = 0; i < s->segment_count; i++)

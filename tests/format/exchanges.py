@@ -37,8 +37,10 @@ class Crew:
         self.factor = self.zeros(spec.exchange == "thin", sum(
             spec.rank * cols for _, rows, cols in layout.tensors
             if 2 * spec.rank * (rows + cols) < rows * cols))
-        self.pending, self.waiting = self.zeros(spec.delay > 0), self.zeros(spec.delay > 0, 6)
-        self.before = self.zeros(spec.delay > 0 and spec.lead > 0)
+        late = spec.delay > 0 or spec.streams
+        self.pending, self.waiting = self.zeros(late), self.zeros(late, 6)
+        self.before = self.zeros(late and spec.lead > 0 and not spec.streams)
+        self.first_tensor = 0  # of a fragment, in the whole
         self.reference = None
         self.certain = [True] * workers  # whether the residual is known
         self.lost, self.applied = [0.0] * workers, [0.0] * workers
@@ -56,7 +58,7 @@ class Crew:
         return self.note(worker, self.places[begin + bad[0]]) if len(bad) else 0
 
     def note(self, worker, index):
-        return worker + 1 << 32 | self.layout.tensor_of(index)
+        return worker + 1 << 32 | self.first_tensor + self.layout.tensor_of(index)
 
     def wanted(self):
         return count_for(self.spec.density_at(self.step), len(self.rest))

@@ -17,9 +17,10 @@ ORDER = {
     "sign": "bucket residual via warmup dense_below delay lead",
     "demo": "density decay chunk update combine residual dense_below",
     "distro": "density decay chunk update combine residual dense_below",
-    "a2sgd": "resync", "local": "every grow start average", "oneshot": "average",
-    "outer": "lr momentum nesterov", "diloco": "every lr momentum nesterov start average",
-    "sparseloco": "every density tile decay combine centre residual lr momentum nesterov start",
+    "a2sgd": "resync", "local": "every grow start average fragments delay mix", "oneshot": "average",
+    "outer": "lr momentum nesterov", "diloco": "every lr momentum nesterov start average fragments delay mix",
+    "sparseloco": "every density tile decay combine centre residual lr momentum nesterov start "
+                  "fragments delay mix",
     "update": "start scale", "spa": "chunks", "pqasgd": "every bits bucket norm residual via seed",
     "q": "bits bucket norm seed", "1bit": "centre", "2bit": "centre",
     "momentum": "momentum clip mask velocity nesterov dampening", "check": "every",
@@ -27,9 +28,10 @@ ORDER = {
     "oktopk": "density residual warmup ladder dense_below delay lead",
 }
 # Not written where they are as usual, unless the stage has another default.
-UNSAID = {"tile": "0", "decay": "1", "combine": "all", "via": "gather", "delay": "0", "lead": "1"}
+UNSAID = {"tile": "0", "decay": "1", "combine": "all", "via": "gather", "delay": "0", "lead": "1",
+          "fragments": "1", "mix": "0"}
 OUTER = ("lr", "momentum", "nesterov")  # of the outer step; gradients have two of them, too
-REALS = ("lr", "lead", "decay", "density", "rate", "grow", "scale", "momentum", "clip", "dampening", "eta")
+REALS = ("mix", "lr", "lead", "decay", "density", "rate", "grow", "scale", "momentum", "clip", "dampening", "eta")
 WORDS = ("residual", "putback", "threshold", "norm", "via", "average", "centre", "mask",
          "velocity", "nesterov", "order", "error", "combine", "update", "lists_via")
 LOSSY = ("lists", "tree", "owners", "common", "coded", "thin")  # exchanges that do not send all as it is
@@ -40,7 +42,7 @@ def read_stage(text):
     """The name of a stage, and its options."""
     name, _, rest = text.partition(":")
     options = dict(item.split("=") for item in rest.split(",")) if rest else {}
-    unsaid = ("delay", "lead") if name in ("sparseloco", "demo", "distro") else [
+    unsaid = ("delay", "lead", "fragments", "mix") if name in ("sparseloco", "demo", "distro") else [
         key for key in UNSAID if key != "via" or name == "topk"]
     due = [key for key in ORDER[name].split() if key in options or key not in unsaid]
     if list(options) != due or any(options.get(key) == UNSAID[key] for key in unsaid):
@@ -72,7 +74,7 @@ class Spec:
         stages = [read_stage(stage) for stage in canonical.split("+")]
         self.names = [name for name, _ in stages]
         self.tile, self.decay, self.combine = 0, 1.0, "all"
-        self.delay, self.lead = 0, 1.0
+        self.delay, self.lead, self.fragments, self.mix = 0, 1.0, 1, 0.0
         self.outer = {"lr": 1.0, "momentum": 0.0, "nesterov": "on"}
         for name, options in stages:
             if name == "check":
@@ -80,6 +82,8 @@ class Spec:
             if "lr" in options:
                 self.outer = {key: options.pop(key) for key in OUTER}
             self.__dict__.update(options)
+        self.streams = self.has("local", "diloco", "sparseloco") and (
+            self.fragments > 1 or self.delay > 0 or self.mix > 0)
         self.steps_outside = self.outer["lr"] != 1 or self.outer["momentum"] > 0
         self.choose()
 
@@ -135,7 +139,7 @@ class Spec:
             return "changes"
         if not self.has("local", "diloco", "sparseloco", "spa", "sparta", "pqasgd"):
             return "gradients"
-        if self.steps_outside:
+        if self.steps_outside or self.streams:
             return "changes"
         if self.every == 1 and self.average == "none":
             return "gradients"
@@ -162,8 +166,9 @@ class Spec:
 class Moment:
     """What a step does."""
 
-    def __init__(self, gradient=False, dense=False, model=False):
+    def __init__(self, gradient=False, dense=False, model=False, begins=False, fragment=0):
         self.gradient, self.dense, self.model = gradient, dense, model
+        self.begins, self.fragment = begins, fragment
 
 
 class Schedule:
@@ -181,10 +186,23 @@ class Schedule:
         if step <= spec.start:
             self.begin = self.end = spec.start
             return Moment(gradient=True, dense=True)
+        if spec.streams:
+            return self.turn_at(step)
         if step > self.end:
             self.begin = step - 1
             self.end = step - 1 + spec.period(step - 1 - spec.start, self.workers)
         return Moment(model=step == self.end, dense=step <= spec.warmup)
+
+
+    def turn_at(self, step):
+        """Fragments have their turns one after the other, in each period."""
+        spec, local = self.spec, step - self.spec.start
+        within = (local - 1) % spec.every + 1
+        ends = [f * spec.every // spec.fragments for f in range(spec.fragments + 1)]
+        fragment = next(f for f in range(spec.fragments) if within <= ends[f + 1])
+        self.begin, self.end = (step - within + ends[fragment + i] for i in range(2))
+        return Moment(model=step == self.end, begins=step == self.end - spec.delay,
+                      dense=step <= spec.warmup, fragment=fragment)
 
 
 # ---- cutting --------------------------------------------------------------------
@@ -225,6 +243,15 @@ class Layout:
             spans.append((self.spans[first][0], end))
             last = first
         return spans
+
+    def fragments(self, count):
+        """The tensors of each: from one to before another."""
+        starts, ends = [b for b, _ in self.spans], [0]
+        for f in range(1, count):
+            allowed = range(ends[-1] + 1, len(starts) - (count - f) + 1)
+            ends.append(min(allowed, key=lambda t: (abs(count * starts[t] - f * self.n), t)))
+        ends.append(len(starts))
+        return list(zip(ends, ends[1:]))
 
     def small(self, limit):
         """The positions of tensors that are sent whole."""

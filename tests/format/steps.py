@@ -12,16 +12,12 @@ from collectives_read import Mail, allreduce, compare, spread, to_all
 from exchange_any import exchange
 from exchange_common_read import look, shared_positions
 from exchanges import Crew, average, by_buckets
+from fragments_read import Stream, note_in
 from saved_state import VECTORS, read_state
 from specs import Layout, Schedule, Spec, part
 
 IGNORE, SKIP = 2, 1
 PARTLY = ("chunks", "shares")  # of models are averaged
-
-
-def note_in(waiting):
-    """The note about a result under way, from its four parts."""
-    return sum(int(part) << 16 * i for i, part in enumerate(waiting[2:]))
 
 
 class Ended(Exception):
@@ -38,6 +34,7 @@ class Replay:
         self.crew = Crew(self.spec, self.layout, self.workers, self.mail, run.number("seed"),
                          self.nonfinite != IGNORE)
         self.schedule = Schedule(self.spec, self.workers)
+        self.stream = Stream(self.crew) if self.spec.streams else None
         self.now, self.step, self.phase_begin = None, 0, 0
         self.skipped = [0] * self.workers
         self.counted = np.zeros((self.workers, 4), np.int64)
@@ -93,7 +90,7 @@ class Replay:
     # ---- a step
 
     def gradient(self):
-        if self.crew.pending:
+        if self.crew.pending and not self.spec.streams:
             self.late_gradient()
             return
         results, notes = self.exchanged()
@@ -144,6 +141,8 @@ class Replay:
 
     def exchange(self, vectors, notes, parts=False):
         """Of gradients, or of changes of models; these know nothing of gradients before."""
+        if self.stream and self.now.gradient:
+            return self.stream.whole(vectors, notes, by_buckets)
         crew, remembered = self.crew, self.now.gradient == (self.spec.what == "gradients")
         if not self.now.dense and self.spec.exchange != "sum":
             vectors = [v if notes[w] else momentum.enter(crew, w, v)
@@ -171,7 +170,8 @@ class Replay:
             self.expect_status("after", ["GW_ERR_NUMBER"] * self.workers)
             raise Ended
         if self.compares():
-            self.compare_models("after", results)
+            common = [crew.reference] * self.workers
+            self.compare_models("after", common if self.stream and self.now.model else results)
         self.count(before)
         self.expect_status("after", [""] * self.workers)
         self.expect_vectors("after", results)
@@ -179,6 +179,8 @@ class Replay:
     def exchange_model(self, models):
         if self.resyncs(self.step):
             return self.average(models, 0, self.layout.n)
+        if self.stream:
+            return self.stream.step(self.step, self.now, models, self.outer_step)
         if not self.now.model:
             return models, 0
         if self.spec.what == "chunks":
@@ -221,15 +223,16 @@ class Replay:
         crew.reference = results[0]
         return results, 0
 
-    def outer_step(self, w, change):
-        """The model that an optimizer makes of the last common one and its change."""
+    def outer_step(self, w, change, span=slice(None)):
+        """The model, or a part of it, that an optimizer makes of the last common one and its
+        change."""
         crew, rule = self.crew, self.spec.outer
         lr, m = np.float32(rule["lr"]), np.float32(rule["momentum"])
         if m > 0:
-            crew.velocity[w] = m * crew.velocity[w] + change
-            ahead = rule["nesterov"] == "on"
-            change = change + m * crew.velocity[w] if ahead else crew.velocity[w]
-        return crew.reference + lr * change
+            velocity = m * crew.velocity[w][span] + change
+            crew.velocity[w][span] = velocity
+            change = change + m * velocity if rule["nesterov"] == "on" else velocity
+        return crew.reference[span] + lr * change
 
     # ---- comparing
 
@@ -262,7 +265,7 @@ class Replay:
     def ended_equal(self):
         """Whether the last step has made the models equal, so that they are left alone."""
         last = self.step - 1
-        if self.spec.what in PARTLY:
+        if self.spec.what in PARTLY or self.stream and last > self.spec.start and not self.stream.meets():
             return False
         return last <= self.spec.start or (not self.crew.mean and last == self.schedule.end)
 
@@ -273,13 +276,15 @@ class Replay:
         note = 0
         if crew.pending:
             require(not any(map(note_in, crew.waiting)), "a bad number in the end")
-            crew.pending = crew.zeros(True)
+            crew.pending = crew.pending if self.stream else crew.zeros(True)
             for waiting in crew.waiting:
                 waiting[0] = 0
         if crew.mean:
             models = crew.mean
         averages = self.spec.what not in ("gradients", "nothing") and not self.ended_equal()
-        if averages:
+        if averages and self.stream:
+            models, note = self.stream.average(models, average)
+        elif averages:
             models, note = self.average(models, 0, self.layout.n)
         self.count(before)
         require(note == 0, "a bad number in the end")

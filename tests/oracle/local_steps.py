@@ -17,6 +17,11 @@ OuterSgd, DiLoCo (Douillard et al. 2023): an optimizer steps on the change, as P
     SGD defines it for the gradient -D:
     u = m u + D;  z = z + lr (D + m u), or without Nesterov z + lr u
 
+Stream, Streaming DiLoCo (Douillard et al. 2025): F fragments of neighbouring tensors,
+    each exchanged once in H steps; fragment f with step floor((f + 1) H / F), from the
+    change of `delay` steps before:
+    D_i = x_i - z;  ...  z = outer(z, exchange(D));  x_i = (1 - mix) z + mix x_i
+
 SparseAverage, SPA (Jiang & Agrawal 2018): in step j every worker's chunk j mod p of p
     contiguous equal parts becomes the average of that chunk."""
 import numpy as np
@@ -141,6 +146,75 @@ class ModelChange(LocalSgd):
     def adopt(self, step, models):
         if self.equal:
             self.common = models[0].copy()
+
+
+class Fragment:
+    """Some tensors, with an exchange and an outer optimizer of their own."""
+
+    def __init__(self, span, exchange, outer):
+        self.span, self.exchange, self.outer, self.update = span, exchange, outer, None
+
+
+class Stream(LocalSgd):
+    """fragments has one Fragment for each turn, start is the first model."""
+
+    def __init__(self, workers, every, fragments, start, delay=0, mix=0, dense=0):
+        super().__init__(workers, every=every, start=dense)
+        self.fragments, self.delay, self.mix = fragments, delay, F(mix)
+        self.common, self.shared = start.copy(), False
+
+    def turn(self, done):
+        """The fragment whose turn it is, and the steps until it ends."""
+        within, count = (done - 1) % self.every + 1, len(self.fragments)
+        for f, fragment in enumerate(self.fragments):
+            end = (f + 1) * self.every // count
+            if within <= end:
+                return fragment, end - within
+
+    def model(self, step, models):
+        self.equal, done = step < self.start, step - self.start + 1
+        self.shared = False
+        if self.equal:
+            return models
+        fragment, left = self.turn(done)
+        if left == self.delay:
+            fragment.update = fragment.exchange.exchange(
+                step, [x[fragment.span] - self.common[fragment.span] for x in models])
+        if left > 0:
+            return [x.copy() for x in models] if left == self.delay else models
+        exchange, at = fragment.exchange, fragment.span
+        self.near, self.slack = {at.start + i for i in exchange.near}, exchange.slack
+        z = fragment.outer.step(self.common[at], fragment.update)
+        self.common[at] = z
+        out = [x.copy() for x in models]
+        for x in out:
+            x[at] = (1 - self.mix) * z + self.mix * x[at]
+        self.shared = self.mix == 0 and fragment
+        self.equal = bool(self.shared) and len(self.fragments) == 1
+        return out
+
+    def adopt(self, step, models):
+        if step < self.start:
+            self.common = models[0].copy()
+        elif self.shared:
+            self.common[self.shared.span] = models[0][self.shared.span]
+
+    def check(self, step, before, after):
+        """Workers have the same bits of the fragment whose turn has ended."""
+        same = not self.shared or all(
+            np.array_equal(x[self.shared.span], after[0][self.shared.span]) for x in after)
+        return None if same else "workers differ in the fragment that was exchanged"
+
+
+def fragments_of(layout, count):
+    """Spans of neighbouring tensors, as even as they can be."""
+    offsets = [s.start for s in layout.slices] + [layout.n]
+    ends = [0]
+    for f in range(1, count):
+        allowed = range(ends[-1] + 1, len(layout.slices) - (count - f) + 1)
+        ends.append(min(allowed, key=lambda t: (abs(count * offsets[t] - f * layout.n), t)))
+    ends.append(len(layout.slices))
+    return list(zip(ends, ends[1:]))
 
 
 class SparseAverage(Method):

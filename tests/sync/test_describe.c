@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "support_model.h"
+#include "sync/beside/stream.h"
 #include "sync/sync.h"
 
 static gw_spec_info info_of(const char *spec)
@@ -95,7 +96,7 @@ static gw_status compare(const char *spec, const gw_sync *s, const seen *seen)
     SAME(GW_TRAIT_MEETS, seen->equal > 0 && !gw_sync_keeps_equal(s));
     SAME(GW_TRAIT_OVERLAPS, gw_sync_overlaps(s));
     SAME(GW_TRAIT_RESIDUAL, s->kept[GWI_RESIDUAL] != NULL);
-    SAME(GW_TRAIT_LATE, s->late != NULL);
+    SAME(GW_TRAIT_LATE, s->late != NULL || gwi_streams_late(&s->spec));
     SAME(GW_TRAIT_POLYAK, s->kept[GWI_MEAN] != NULL);
 #undef SAME
     /* Models that are averaged in every step are equal as well. */

@@ -27,12 +27,13 @@ from comparison import (Difference, check_drained, check_unbiased, compare,  # n
 from cosine_topk import CosineTopK  # noqa: E402
 from gradient_drop import Centres, Drop  # noqa: E402
 from gtopk_tree import GlobalTopK  # noqa: E402
-from local_steps import LocalSgd, ModelChange, OuterSgd, SparseAverage  # noqa: E402
+from local_steps import (Fragment, LocalSgd, ModelChange, OuterSgd, SparseAverage,  # noqa: E402
+                         Stream, fragments_of)
 from low_rank import LowRank  # noqa: E402
 from owner_topk import OwnerTopK  # noqa: E402
 from quantized import Levels, Quantized, QuantizedAnyForm, bf16  # noqa: E402
 from random_choice import RandomK, Sparta  # noqa: E402
-from recording import Absent, build_driver, record, start_of  # noqa: E402
+from recording import Absent, Layout, build_driver, record, start_of  # noqa: E402
 from sign_vote import SignVote  # noqa: E402
 from sparse_topk import Ef21, GlobalMomentum, MomentumCorrection, TopK  # noqa: E402
 from sync_method import Dense, Gradients, Late, Silence  # noqa: E402
@@ -178,6 +179,19 @@ def outer(every, lr, momentum, nesterov=True, dense=0, polyak=False, kind=None, 
         exchange = kind(layout, workers, **options) if kind else Dense()
         return ModelChange(workers, every, exchange, start_of(layout.n, SEED), dense,
                            outer=OuterSgd(lr, momentum, nesterov), polyak=polyak)
+    return make
+
+
+def stream(every, count, lr=1, momentum=0, delay=0, mix=0, dense=0, kind=None, **options):
+    """Changes in fragments, each a model of its own."""
+    def make(layout, workers):
+        fragments = []
+        for first, last in fragments_of(layout, count):
+            own = Layout(layout.shapes[first:last])
+            span = slice(layout.slices[first].start, layout.slices[last - 1].stop)
+            exchange = kind(own, workers, **options) if kind else Dense()
+            fragments.append(Fragment(span, exchange, OuterSgd(lr, momentum)))
+        return Stream(workers, every, fragments, start_of(layout.n, SEED), delay, mix, dense)
     return make
 
 
@@ -450,6 +464,18 @@ TABLE = [
         outer(4, 0.4, 0, kind=TopK, density=0.05, code=Centres(2))),
     Row("diloco:5", outer(5, 0.7, 0.9)),
     Row("diloco:5,0.5,0.8,start=3", outer(5, 0.5, 0.8, dense=3)),
+    Row("local:4,fragments=2", stream(4, 2)),
+    Row("local:4,fragments=2", stream(4, 2), **TINY),
+    Row("local:5,fragments=3,mix=0.5", stream(5, 3, mix=0.5)),
+    Row("local:5,delay=4", stream(5, 1, delay=4)),
+    Row("diloco:7,fragments=2,delay=2", stream(7, 2, 0.7, 0.9, delay=2)),
+    Row("diloco:7,fragments=2,delay=2,mix=0.25,start=3",
+        stream(7, 2, 0.7, 0.9, delay=2, mix=0.25, dense=3)),
+    Row("local:6,fragments=3,delay=1+topk:0.05+outer:0.4,0",
+        stream(6, 3, 0.4, delay=1, kind=TopK, density=0.05)),
+    Row("sparseloco:6,density=0.05,tile=256,fragments=2,delay=2,mix=0.5",
+        stream(6, 2, delay=2, mix=0.5, kind=TopK, density=0.05, tile=256, decay=0.95, senders=True,
+               code=Centres(2, "best"))),
     Row("local:4+outer:1,0", local(every=4)),
     Row("diloco:4,lr=1,momentum=0", local(every=4)),
     Row("local:4+topk:0.05", change(4, TopK, 0.05)),

@@ -68,6 +68,8 @@ SPECS = [
     "demo:0.3,chunk=2,combine=all",
     "topk:0.05,via=auto+1bit", "topk:0.1,residual=off,via=owner", "topk:0.05,dense_below=100,via=owner+ef21",
     "local:2+adasum+outer:0.5,0", "update:1+adasum",
+    "local:4,fragments=2,start=1+q:4+check:2", "diloco:3,fragments=3,mix=0.5+gtopk:0.1,dense_below=100",
+    "local:5,fragments=2,delay=1+randk:0.1+check:1", "sparseloco:4,tile=128,delay=3,mix=1",
     # Switched off, all or in part.
     "topk:1", "topk:1,combine=senders+q:4", "demo:1", "randk:1", "topk:1,dense_below=100", "drop:0", "qsgd:32", "local:1", "spa:1", "pqasgd:1,4",
     "local:1+topk:0.1", "local:2+q:32", "pqasgd:2,32", "pqasgd:1,32", "update:2", "update:0,scale=2+topk:1",
@@ -91,6 +93,8 @@ RUNS = [
     ("local:2+randk:0.1", 3, 4, "small", "ill=2"), ("update:1+topk:0.1", 3, 4, "small", "ill=3"),
     ("update:1+topk:0.1", 3, 4, "small", "bad=2", "skip"), ("update:1+topk:0.1", 3, 4, "small", "ignore"),
     ("update:0", 2, 1, "buckets"),
+    ("local:4,fragments=2", 3, 4, "small", "ill=2"), ("local:4,fragments=2,delay=1+topk:0.1", 3, 4, "small", "ill=2"),
+    ("local:4,delay=2", 3, 8, "small", "ill=2"),
     ("update:scale=auto+topk:0.1,warmup=1+momentum:0.6", 2, 20, "small"), ("update:scale=auto+topk:0.1", 3, 4, "small", "ill=3"),
     ("update:scale=auto+gtopk:0.001", 3, 2, "chunks"), ("topk:0.001+momentum:0.9,clip=0.5,nesterov=on", 3, 3, "chunks"),
 ]

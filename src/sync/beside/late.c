@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * late.c - results that are used one step late. */
+ * late.c - results that are used one step late, and what they have in common with those
+ * of streams. */
 #include "sync/beside/late.h"
 
 #include <string.h>
 
 #include "sync/beside/courier.h"
 #include "sync/beside/overlap.h"
+#include "sync/beside/stream.h"
 #include "sync/momentum.h"
 #include "sync/notes.h"
 #include "trace.h"
@@ -46,13 +48,13 @@ static const gwi_key keys[] = {
 
 bool gwi_is_late(const gwi_spec *spec)
 {
-    return options_of(spec)->delay > 0 && spec->subject == GWI_GRADIENT &&
-           gwi_schedule_of(spec)->talks;
+    return spec->part[GWI_LATE] == &gwi_late && options_of(spec)->delay > 0 &&
+           spec->subject == GWI_GRADIENT && gwi_schedule_of(spec)->talks;
 }
 
 /* ---- what is remembered ---------------------------------------------------------- */
 
-enum { UNDER_WAY, HAS_BEFORE, NOTE, WAITING = NOTE + 4 };
+enum { UNDER_WAY, HAS_BEFORE, NOTE, WAITING = NOTE + GWI_NOTE_PARTS };
 
 static size_t waiting_floats(const gwi_spec *spec, const gw_layout *layout)
 {
@@ -87,23 +89,9 @@ static const gwi_remembered memories[] = {
 
 const gwi_part gwi_late = {.name = "late", .keys = keys, .memories = memories};
 
-static void put_note(gw_sync *s, gwi_note note)
+static float *note_parts(const gw_sync *s)
 {
-    for (int i = 0; i < 4; i++)
-        s->kept[GWI_WAITING][NOTE + i] = (float)(note >> (16 * i) & 0xffff);
-}
-
-/* What was loaded may be anything. */
-static gwi_note get_note(const gw_sync *s)
-{
-    gwi_note note = 0;
-
-    for (int i = 0; i < 4; i++) {
-        float part = s->kept[GWI_WAITING][NOTE + i];
-        if (part >= 0 && part < 65536)
-            note |= (gwi_note)part << (16 * i);
-    }
-    return note;
+    return s->kept[GWI_WAITING] + NOTE;
 }
 
 int gw_sync_pending(const gw_sync *s)
@@ -141,7 +129,7 @@ static gw_status exchange(gw_sync *s)
     s->stats.wait_seconds = waited;
     if (note != 0)
         memset(s->kept[GWI_PENDING], 0, s->layout->floats * sizeof(float));
-    put_note(s, note);
+    gwi_note_keep(note_parts(s), note);
     return st;
 }
 
@@ -169,12 +157,14 @@ void gwi_late_free(gw_sync *s)
 
 void gwi_late_await(const gw_sync *s)
 {
+    gwi_stream_await(s);
     if (s->late != NULL)
         gwi_courier_await(s->late->courier);
 }
 
 gw_status gwi_late_outcome(const gw_sync *s)
 {
+    GWI_TRY(gwi_stream_outcome(s));
     return s->late != NULL ? gwi_courier_outcome(s->late->courier) : GW_OK;
 }
 
@@ -198,9 +188,9 @@ void gwi_late_show(gw_sync *s)
     s->late->health = s->guard.health;
 }
 
-const gw_stats *gwi_late_stats(const gw_sync *s)
+gw_stats gwi_late_stats(const gw_sync *s)
 {
-    return s->late != NULL ? &s->late->stats : &s->stats;
+    return s->late != NULL ? s->late->stats : gwi_stream_stats(s);
 }
 
 const gw_health *gwi_late_health(const gw_sync *s)
@@ -218,8 +208,8 @@ static gw_status collect(gw_sync *s)
 
     s->stats.wait_seconds += now - began;
     gwi_trace_wait(s->comm, began, now);
-    st = gwi_sync_outcome(s, st, get_note(s));
-    put_note(s, 0);
+    st = gwi_sync_outcome(s, st, gwi_note_kept(note_parts(s)));
+    gwi_note_keep(note_parts(s), 0);
     if (st != GW_OK && st != GW_SKIPPED)
         forget(s);
     return st;
@@ -279,6 +269,7 @@ gw_status gwi_late_gradient(gw_sync *s, const gw_piece *pieces, size_t count)
 
 gw_status gwi_late_finish(gw_sync *s)
 {
+    GWI_TRY(gwi_stream_finish(s));
     if (!gw_sync_pending(s))
         return GW_OK;
     gw_status st = collect(s);

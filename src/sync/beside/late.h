@@ -11,8 +11,11 @@
  *     pending   as many floats as the model: the vector that is exchanged, then its
  *               average
  *     waiting   6 floats: 1 if a result is under way, 1 if there was one before, and
- * the note in four parts of 16 bits, which are exact as floats before    with lead: the
- * result before */
+ *               the note in four parts of 16 bits, which are exact as floats
+ *     before    with lead: the result before
+ *
+ * Changes of models are late in another way (stream.h); what is said of all that a sync
+ * does beside its caller holds for them, too. */
 #ifndef GWI_LATE_H
 #define GWI_LATE_H
 
@@ -53,7 +56,7 @@ bool gwi_late_rate(gw_sync *sync, double rate);
 /* What statistics and health show: that of the exchanges whose results were handed
  * back. Call gwi_late_show() when nothing is under way. */
 void gwi_late_show(gw_sync *sync);
-const gw_stats *gwi_late_stats(const gw_sync *sync);
+gw_stats gwi_late_stats(const gw_sync *sync);
 const gw_health *gwi_late_health(const gw_sync *sync);
 
 #endif

@@ -30,6 +30,11 @@ static gw_status check_spec(const gw_sync *s)
                        "'%s' cannot go on with other workers: with delay=1, workers "
                        "that are left could have applied different results",
                        s->spec.stages[0]->name);
+    if (s->stream != NULL)
+        return gw_fail(GW_ERR_SPEC,
+                       "'%s' cannot go on with other workers: with fragments, delay or "
+                       "mix, there is no step after which all models are the same",
+                       s->spec.stages[0]->name);
     if (gwi_schedule_of(&s->spec)->talks && !gwi_exchange_of(&s->spec)->differs)
         return GW_OK;
     return gw_fail(GW_ERR_SPEC,

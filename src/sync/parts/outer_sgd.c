@@ -145,9 +145,10 @@ const gwi_stage gwi_stage_diloco = {
     .expect = "for AdamW on each worker; a selection or coding may follow",
     .role = GWI_ROLE_WHEN,
     .recipe = true,
-    .parts =
-        {[GWI_SCHEDULE] = &gwi_schedule_local.part, [GWI_OUTER] = &gwi_outer_sgd.part},
-    .keys = "every lr momentum nesterov start average",
+    .parts = {[GWI_SCHEDULE] = &gwi_schedule_local.part,
+              [GWI_OUTER] = &gwi_outer_sgd.part,
+              [GWI_LATE] = &gwi_stream},
+    .keys = "every lr momentum nesterov start average fragments delay mix",
 };
 
 /* Its authors call for an outer step without momentum: what the residual keeps, and
@@ -165,9 +166,10 @@ const gwi_stage gwi_stage_sparseloco = {
               [GWI_CODER] = &gwi_coder_2bit.part,
               [GWI_EXCHANGE] = &gwi_exchange_gather.part,
               [GWI_MEMORY] = &gwi_memory_residual.part,
-              [GWI_OUTER] = &gwi_outer_sgd.part},
-    .keys =
-        "every density tile decay combine centre residual lr momentum nesterov start",
+              [GWI_OUTER] = &gwi_outer_sgd.part,
+              [GWI_LATE] = &gwi_stream},
+    .keys = "every density tile decay combine centre residual lr momentum nesterov "
+            "start fragments delay mix",
     .but = {{"density", "0.015625"},
             {"tile", "4096"},
             {"decay", "0.95"},

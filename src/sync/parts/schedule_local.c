@@ -100,6 +100,6 @@ const gwi_stage gwi_stage_local = {
     .expect = "models differ between averages, which costs accuracy or more steps",
     .role = GWI_ROLE_WHEN,
     .recipe = true,
-    .parts = {[GWI_SCHEDULE] = &gwi_schedule_local.part},
-    .keys = "every grow start average",
+    .parts = {[GWI_SCHEDULE] = &gwi_schedule_local.part, [GWI_LATE] = &gwi_stream},
+    .keys = "every grow start average fragments delay mix",
 };

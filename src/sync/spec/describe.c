@@ -7,6 +7,7 @@
 #include "sync/state/memories.h"
 #include "sync/state/past_models.h"
 #include "sync/beside/late.h"
+#include "sync/beside/stream.h"
 #include "sync/momentum.h"
 #include "sync/schedule.h"
 
@@ -36,7 +37,7 @@ static unsigned traits_of_messages(const gwi_spec *spec)
            when(exchange->gathers != NULL && exchange->gathers(spec),
                 GW_TRAIT_GATHERS) |
            when(gwi_spec_is_dense(spec) && !gwi_is_late(spec), GW_TRAIT_OVERLAPS) |
-           when(gwi_is_late(spec), GW_TRAIT_LATE);
+           when(gwi_is_late(spec) || gwi_streams_late(spec), GW_TRAIT_LATE);
 }
 
 /* What becomes of the models. */
@@ -46,7 +47,9 @@ static unsigned traits_of_models(const gwi_spec *spec)
     bool repaired = gwi_resync(spec) > 0;
     bool of_models = spec->subject != GWI_GRADIENT;
     bool always = same && !of_models;
-    bool sometimes = (same && !gwi_selector_of(spec)->of_models) || repaired;
+    bool whole = !gwi_selector_of(spec)->of_models &&
+                 (gwi_stream_meets(spec) || gwi_schedule_start(spec) > 0);
+    bool sometimes = (same && whole) || repaired;
 
     return when(always, GW_TRAIT_KEEPS_EQUAL) |
            when(sometimes && !always, GW_TRAIT_MEETS) |
@@ -116,6 +119,8 @@ gw_status gw_spec_describe(const char *text, gw_spec_info *info)
         traits_of_messages(&spec) | traits_of_models(&spec) | traits_of_memory(&spec);
     known.bytes_per_param = bytes_per_param(&spec);
     known.period = period_of(&spec);
+    known.fragments = gwi_fragments(&spec);
+    known.delay = gwi_is_late(&spec) ? 1 : gwi_stream_delay(&spec);
     if (gwi_schedule_of(&spec)->growth != NULL)
         known.growth = gwi_schedule_of(&spec)->growth(&spec);
     while (memory_at(&spec, known.memories) != NULL)

@@ -5,6 +5,7 @@
  * A part that its options switch off gives way to the usual one, so that what is off
  * is off by construction. Then it is clear what is handed over, and how. */
 #include "sync/state/past_models.h"
+#include "sync/beside/stream.h"
 
 static void switch_off(gwi_spec *spec, gwi_kind kind)
 {
@@ -26,7 +27,7 @@ static bool is_of_gradients(const gwi_spec *spec)
 {
     const gwi_part *schedule = spec->part[GWI_SCHEDULE];
 
-    return schedule->off != NULL && schedule->off(spec) &&
+    return schedule->off != NULL && schedule->off(spec) && !gwi_streams(spec) &&
            !gwi_selector_of(spec)->of_models && !gwi_steps_outside(spec) &&
            !gwi_sees_models(spec);
 }
@@ -36,9 +37,10 @@ static void decide_subject(gwi_spec *spec)
     if (is_of_gradients(spec))
         spec->part[GWI_SCHEDULE] = gwi_usual_part(GWI_SCHEDULE);
     spec->subject = gwi_schedule_of(spec)->subject;
-    /* A model change that is compressed, or that an outer step wants, is what is sent,
-     * not the model. */
-    if (spec->subject == GWI_MODEL && (compresses(spec) || gwi_steps_outside(spec)))
+    /* A model change that is compressed, or that an outer step wants, or that is
+     * exchanged while the model changes, is what is sent, not the model. */
+    if (spec->subject == GWI_MODEL &&
+        (compresses(spec) || gwi_steps_outside(spec) || gwi_streams(spec)))
         spec->subject = GWI_CHANGE;
 }
 
