@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds libgradwire.so with the C compiler, and the gradwire command with CMake, and puts
-both into the package.
+"""Builds libgradwire.so and libgradwire-group.so with the C compiler, and the gradwire command
+with CMake, and puts them into the package.
 
 Any compiler does: kernels for newer CPUs are chosen when the library runs. The wheel
 is for one platform and for every Python, because the package has no extension of
 Python's. Where CMake, oneDNN or zlib is missing, the package has no command, and says
 why when it is called. GRADWIRE_COMMAND=off leaves it out, GRADWIRE_COMMAND=on makes it an
-error that it cannot be built. GRADWIRE_LICENSES names a folder with the licences of what
+error that it cannot be built. Where OpenSSL's headers are missing, the package has no
+libgradwire-group.so, and gradwire.join() says so. GRADWIRE_LICENSES names a folder with the licences of what
 is bundled (scripts/wheel).
 """
 import os
@@ -47,6 +48,24 @@ def build_library(target):
                          "name it in CC") from None
 
 
+def has_openssl(compiler):
+    """Whether there is OpenSSL 3 to build with."""
+    test = "#include <openssl/ssl.h>\n#if OPENSSL_VERSION_MAJOR < 3\n#error old\n#endif\n"
+    return subprocess.run([*compiler, "-E", "-x", "c", "-"], input=test, text=True,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def build_group(package):
+    """gradwire.join() needs it. It finds libgradwire.so beside itself."""
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    if not has_openssl(compiler):
+        return
+    sources = sorted(str(f) for f in (ROOT / "group").glob("*.c"))
+    subprocess.run([*compiler, *FLAGS, f"-I{ROOT / 'include'}", f"-I{ROOT / 'group'}", *sources,
+                    "-o", str(package / "libgradwire-group.so"), f"-L{package}", "-lgradwire",
+                    "-Wl,-rpath,$ORIGIN", "-lssl", "-lcrypto", "-pthread"], check=True)
+
+
 def build_command(folder, target):
     """Raises NoCommand where something is missing for it."""
     if shutil.which("cmake") is None:
@@ -74,6 +93,7 @@ class BuildWithLibrary(build_py):
         super().run()
         package.mkdir(parents=True, exist_ok=True)
         build_library(package / "libgradwire.so")
+        build_group(package)
         self.add_command(package)
         if os.environ.get("GRADWIRE_LICENSES"):
             shutil.copytree(os.environ["GRADWIRE_LICENSES"], package / "licenses")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gradwire.h in ctypes: the structs, the signatures, statuses as exceptions.
+"""gradwire.h and gradwire_elastic.h in ctypes: the structs, the signatures, statuses as exceptions.
 
 tests/python/test_python_api.py compares all of it with the header.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_float, c_int,
-                    c_size_t, c_uint, c_uint32, c_uint64, c_void_p)
+                    c_size_t, c_uint, c_uint8, c_uint32, c_uint64, c_void_p)
 from typing import Dict, List, Tuple, Type
 
 from . import errors
@@ -142,6 +142,22 @@ class KeyInfo(Structure):
                 ("range", c_char_p), ("meaning", c_char_p)]
 
 
+class Entry(Structure):
+    _fields_ = [("struct_size", c_size_t), ("number", c_uint64), ("rank", c_int),
+                ("workers", c_int), ("source", c_int), ("joined", c_int), ("joiners", c_int),
+                ("leavers", c_int), ("gone", c_int), ("left", c_int), ("lost", c_double),
+                ("step", c_uint64), ("check", c_uint32), ("ids", POINTER(c_uint64)),
+                ("takes", POINTER(c_uint8))]
+
+
+HandFunction = CFUNCTYPE(c_int, c_void_p, c_void_p, POINTER(Entry))
+
+
+class EnterOptions(Structure):
+    _fields_ = [("struct_size", c_size_t), ("leaves", c_int), ("hand", HandFunction),
+                ("arg", c_void_p)]
+
+
 # C's name of each struct above.
 STRUCTS: Dict[str, Type[Structure]] = {
     "gw_request": Request, "gw_transport": Transport,
@@ -149,7 +165,8 @@ STRUCTS: Dict[str, Type[Structure]] = {
     "gw_traffic": Traffic, "gw_tensor": Tensor, "gw_sync_options": SyncOptions,
     "gw_piece": Piece, "gw_entries": Entries, "gw_spec_info": SpecInfo, "gw_memory_info": MemoryInfo, "gw_stage_info": StageInfo,
     "gw_key_info": KeyInfo, "gw_optimizer_info": OptimizerInfo, "gw_advice": Advice,
-    "gw_stats": Stats, "gw_health": Health}
+    "gw_stats": Stats, "gw_health": Health, "gw_entry": Entry,
+    "gw_enter_options": EnterOptions}
 
 _floats = c_void_p
 _out = POINTER(c_void_p)
@@ -220,6 +237,9 @@ FUNCTIONS: Dict[str, Tuple] = {
     "gw_sync_save": (c_int, c_void_p, c_void_p, c_size_t),
     "gw_sync_load_one": (c_int, c_void_p, c_void_p, c_size_t, c_size_t, c_size_t),
     "gw_state_seal": (c_int, c_void_p, c_size_t),
+    "gw_sync_enter": (c_int, _out, c_void_p, _floats, POINTER(EnterOptions), POINTER(Entry)),
+    "gw_entry_hand": (c_int, c_void_p, POINTER(Entry), c_void_p, c_size_t),
+    "gw_sync_exchanged": (c_uint64, c_void_p),
 }
 
 lib = load()

@@ -96,6 +96,10 @@ class Comm:
         return self._pointer
 
     @property
+    def is_open(self) -> bool:
+        return self._pointer is not None
+
+    @property
     def rank(self) -> int:
         return lib.gw_comm_rank(self.pointer)
 

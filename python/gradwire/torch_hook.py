@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -21,10 +21,12 @@ from .models.carrier import Carrier, attached, look_through, refuse
 from .comm import Comm
 from .joining.group import Group
 from .joining.connect import connect
+from .joining.view_sync import ViewSync
 from .models.ddp import DDP
 from .models.device import DeviceSync
 from .models.group_transport import group_comm
 from .models.handle import Handle
+from .models.lasting import Baggage, Lasting
 from .models.optimizer import Plan, bare, local, plan
 from .models.plain import Plain
 from .models.run_log import RunLog, about_of
@@ -41,7 +43,8 @@ def attach(model: torch.nn.Module, spec: str,
            momentum: str = "auto", nonfinite: str = "stop", seed: int = 0,
            find_unused_parameters: bool = False, residual: str = "auto",
            timeout: float = 60.0, address: Optional[str] = None,
-           transport: str = "sockets", link: Optional[str] = None, log: Optional[str] = None) -> Handle:
+           transport: str = "sockets", link: Optional[str] = None, log: Optional[str] = None,
+           shared: Sequence[Any] = ()) -> Handle:
     """Makes `model` exchange gradients or models as `spec` describes. All workers call it
     together, before the first step. Returns a Handle.
 
@@ -53,8 +56,10 @@ def attach(model: torch.nn.Module, spec: str,
                required by nonfinite="skip" and by specs that exchange models
                (gradwire.needs_optimizer() tells which).
     group      The process group of a module without DDP; by default all workers of
-               torch.distributed. Or a job of gradwire.join(), which needs none of that:
-               the workers of its current view.
+               torch.distributed. Or a job of gradwire.join(), which needs none of that, and
+               whose workers may die, join and leave: the training goes on
+               (docs/elastic.md). Workers that join take the model and the optimizer's
+               state from others.
     mesh       The same as a DeviceMesh of one dimension, such as mesh["replicate"]. A model
                of fully_shard() needs it: these are the workers with the same shards.
     comm       A connection of gradwire's own (gradwire.rendezvous(), LocalGroup) in place of
@@ -76,11 +81,20 @@ def attach(model: torch.nn.Module, spec: str,
                process group, which must be one for host memory, such as Gloo's.
     link       Emulates a network such as "100mbit,1ms", for workers on one machine.
     log        A directory for the figures of this run, which `gradwire report` shows; worker
-               0 writes it. handle.record(loss=...) adds what gradwire does not see."""
+               0 writes it. handle.record(loss=...) adds what gradwire does not see.
+    shared     With a job of gradwire.join(): objects with state_dict() and load_state_dict(),
+               such as schedules, whose states go to workers that join, too."""
     optimizer = bare(optimizer)
     if isinstance(group, Group):
         _group(group, mesh, comm)
-        group, comm = None, group.comm
+        if find_unused_parameters or transport != "sockets" or link is not None or log is not None or (
+                residual == "device"):
+            raise ValueError("find_unused_parameters=, transport=, link=, log= and residual='device' need "
+                             "workers that do not change; give attach() comm=group.comm for that")
+        return _attach_to_job(model, spec, optimizer, group, momentum, list(shared),
+                              nonfinite=nonfinite, seed=seed)
+    if shared:
+        raise ValueError("shared= is for workers that join, and needs group=gradwire.join(...)")
     carrier = _carrier(model, _group(group, mesh, comm), comm, find_unused_parameters)
     agreement = _agreement(carrier, comm)
     with agreement:
@@ -120,6 +134,34 @@ def attach(model: torch.nn.Module, spec: str,
     return handle
 
 
+def _attach_to_job(model: torch.nn.Module, spec: str, optimizer: Any, group: Group, momentum: str,
+                   shared: List[Any], **options: Any) -> Handle:
+    """Others may have trained for long already, so nobody waits for this worker here. If it
+    cannot take part, it leaves."""
+    try:
+        carrier = _carrier(model, None, group, False)
+        if not isinstance(carrier, Plain):
+            raise ValueError("group=gradwire.join(...) needs a module without DDP and fully_shard()")
+        check_spec(spec)
+        _check_use(carrier, spec, optimizer, options["nonfinite"])
+        names = carrier.parameters()
+        # The same for all workers, whenever they come.
+        made = plan(spec, optimizer, max(2, *group.limits), momentum, names)
+        baggage = Baggage(carrier.model, list(names), optimizer, made.moved, shared)
+        layout = [(name, tuple(p.shape)) for name, p in names.items()]
+        sync = ViewSync(layout, made.spec, group, pack=baggage.pack, unpack=baggage.unpack, **options)
+        exchange = Lasting(sync, names, made.moved, baggage)
+        exchange.enter()
+    except BaseException:
+        group.leave()
+        raise
+    if sync.comm.rank == 0 and exchange.steps == 0:
+        _tell(made)
+    handle = Handle(carrier, sync, exchange, spec, owns_comm=False)
+    handle._follow(optimizer, made.moved)
+    return handle
+
+
 def _sync(parameters: Dict[str, torch.nn.Parameter], spec: str, line: Comm, residual: str,
           **options: Any) -> Sync:
     """The sync, with its residual where it belongs. Says so if that cannot be."""
@@ -145,7 +187,7 @@ def _tell(plan: Plan) -> None:
 # ---- whom it is for ------------------------------------------------------------
 
 
-def _carrier(model: Any, group: Any, comm: Optional[Comm], find_unused: bool) -> Carrier:
+def _carrier(model: Any, group: Any, comm: Any, find_unused: bool) -> Carrier:
     """The carrier for this kind of model. What is wrong here is wrong on every worker."""
     if not isinstance(model, torch.nn.Module):
         raise ValueError(f"attach() needs a torch.nn.Module, not {type(model).__name__}")

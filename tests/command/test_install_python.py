@@ -31,6 +31,14 @@ import gradwire
 assert not {"numpy", "torch"} & set(sys.modules), "importing gradwire imports more than itself"
 assert "Sync" in dir(gradwire) + gradwire.__all__ and gradwire.Sync
 """
+# The library of groups and the package have one libgradwire.so, or the message would be lost.
+JOIN = """
+import gradwire
+try:
+    gradwire.join("tcp://127.0.0.1:1", key="a key for this very test", timeout=1)
+except (ImportError, gradwire.PeerError) as error:
+    print(error)
+"""
 PACK = """
 from setuptools import build_meta
 print(build_meta.build_sdist("packed"))
@@ -93,6 +101,11 @@ with tempfile.TemporaryDirectory() as directory:
         print(run(sys.executable, "-c", there, target, cwd="/"))
     files = set(os.listdir(os.path.join(target, "gradwire")))
     assert {"libgradwire.so", "py.typed", "torch_hook.py"} <= files, files
+    joined = run(sys.executable, "-c", f"import sys; sys.path.insert(0, {target!r});" + JOIN, cwd="/")
+    assert ("nobody answers" if "libgradwire-group.so" in files else "libssl-dev") in joined, joined
+    has_openssl = subprocess.run(["cc", "-E", "-include", "openssl/ssl.h", "-x", "c", os.devnull],
+                                 capture_output=True).returncode == 0
+    assert has_openssl == ("libgradwire-group.so" in files), files
     said = run(sys.executable, "-c", f"import sys; sys.path.insert(0, {target!r});"
                "from gradwire._library import main; main()", fails=1, cwd="/")
     assert "no command (CMake was missing)" in said, said

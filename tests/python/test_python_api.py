@@ -45,7 +45,7 @@ def c_program():
         for field, _ in kind._fields_:
             lines.append(f'printf("{struct}.{field} %zu %zu\\n", offsetof({struct}, '
                          f'{field}), sizeof((({struct} *)0)->{field}));')
-    return ("#include <stdio.h>\n#include <gradwire.h>\nint main(void)\n{\n" +
+    return ("#include <stdio.h>\n#include <gradwire_elastic.h>\nint main(void)\n{\n" +
             "\n".join(lines) + "\nreturn 0;\n}\n")
 
 
@@ -62,9 +62,9 @@ def says_c():
 
 
 def header_text():
-    """gradwire.h and the header that it includes, without comments."""
+    """gradwire.h, the header that it includes, and gradwire_elastic.h, without comments."""
     text = ""
-    for name in ("gradwire.h", "gradwire_spec.h"):
+    for name in ("gradwire.h", "gradwire_spec.h", "gradwire_elastic.h"):
         with open(os.path.join(INCLUDE, name)) as f:
             text += re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
     return re.sub(r"\\\n", " ", text)
@@ -92,7 +92,7 @@ def kind_of(declaration):
     if "*" in text or "[" in text:
         return "pointer"
     word = text.split()[0]
-    return {"gw_status": "int"}.get(word, word)
+    return {"gw_status": "int", "uint64_t": "size_t"}.get(word, word)
 
 
 def kind_in_ctypes(kind):

@@ -43,9 +43,12 @@ def _load() -> ctypes.CDLL:
         return _library
     path = beside(NAME)
     if path is None:
-        raise ImportError(f"there is no {NAME} beside libgradwire.so; run make where libssl-dev is "
-                          "installed and set GRADWIRE_LIBRARY to build/libgradwire.so")
-    found = ctypes.CDLL(str(path))
+        raise ImportError(f"there is no {NAME} beside libgradwire.so, because OpenSSL was missing when "
+                          "it was built; install libssl-dev, then 'pip install .' or make")
+    try:
+        found = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise ImportError(f"{NAME} needs OpenSSL 3, which this machine lacks ({error})") from None
     for function, result, arguments in (
             ("gw_group_join", c_int, [POINTER(c_void_p), POINTER(_Options)]),
             ("gw_group_next", c_int, [c_void_p, POINTER(c_void_p)]),
@@ -64,10 +67,13 @@ class Group:
     """A job that this process has joined; join() makes one. It is a context manager: at its
     end this worker leaves. One thread at a time may use it."""
 
-    def __init__(self, library: ctypes.CDLL, pointer: Optional[int], keep: Any):
+    def __init__(self, library: ctypes.CDLL, pointer: Optional[int], keep: Any,
+                 workers: Tuple[int, int], tell: Optional[Callable[[str], Any]]):
         self._library = library
         self._pointer = pointer
         self._keep = keep  # the callback, which C calls as long as there is a group
+        self.limits = workers  # the least and the most workers of the job; 0: no limit
+        self._tell = tell
         self._comm: Optional[Comm] = None
         _open.add(self)
 
@@ -109,6 +115,11 @@ class Group:
         are those of all workers in a second."""
         progress = _Progress(ctypes.sizeof(_Progress), step, steps, loss, samples, bytes_sent)
         self._library.gw_group_report(self._at(), ctypes.byref(progress))
+
+    def tell(self, line: str) -> None:
+        """Gives a line to the function that join() was given for them."""
+        if self._tell is not None:
+            self._tell(line)
 
     def leave(self) -> None:
         """Leaves the job and closes its comm."""
@@ -192,7 +203,7 @@ def join(meeting: str, *, key: Optional[str] = None, key_file: Union[str, Path, 
                        port, least, most, not encrypt, timeout, told, None)
     pointer = c_void_p()
     _in_thread(lambda: library.gw_group_join(ctypes.byref(pointer), ctypes.byref(options)), lambda: None)
-    return Group(library, pointer.value, told)
+    return Group(library, pointer.value, told, (least, most), tell)
 
 
 def _leave_all() -> None:

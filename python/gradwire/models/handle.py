@@ -16,6 +16,7 @@ import torch
 from .carrier import Carrier
 from ..errors import DataError, GradwireError
 from .exchange import Exchange
+from .lasting import Lasting
 from .optimizer import Moved
 from .run_log import RunLog
 from ..spec import check_spec, describe, memories
@@ -67,6 +68,14 @@ class Handle:
     @property
     def workers(self) -> int:
         return self._open().comm.workers
+
+    @property
+    def step(self) -> int:
+        """The steps that the job has made. Where workers come and go this is what a loop
+        counts by: a worker that joins begins with the step of the others."""
+        self._open()
+        return self._exchange.steps if isinstance(self._exchange, Lasting) else int(
+            self.stats()["steps"])
 
     def _open(self) -> Sync:
         if self._closed:
@@ -151,6 +160,18 @@ class Handle:
         self._exchange.finish()
         if self._run_log is not None:
             self._run_log.end()
+
+    def leave(self) -> None:
+        """Makes this worker leave a job whose workers come and go, between two steps: it
+        hands over what it has not sent, and detaches. The others go on."""
+        self._open()
+        if not isinstance(self._exchange, Lasting):
+            raise ValueError("leave() needs a job of gradwire.join(), given to attach() as group=")
+        group = self._exchange.sync.group
+        self._exchange.leave()
+        self._exchange.stepped = False  # the others have what belongs to them
+        self.detach()
+        group.leave()
 
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:

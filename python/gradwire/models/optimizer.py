@@ -147,7 +147,7 @@ class Moved:
     def __init__(self, optimizer: torch.optim.SGD, parameters: Parameters):
         self._optimizer = weakref.ref(optimizer)
         self._parameters = parameters
-        self._held: List[Dict[str, Any]] = []  # values of the groups during a step
+        self.held: List[Dict[str, Any]] = []  # values of the groups during a step
         self._decay: Dict[int, float] = {}     # by id of the parameter
         self._told = False
         self._noted: Optional[torch.Tensor] = None  # what backward left in the smallest
@@ -162,7 +162,7 @@ class Moved:
         if optimizer is None:
             return
         groups = optimizer.param_groups
-        values = self._held or [{k: g[k] for k in ("momentum", "weight_decay")} for g in groups]
+        values = self.held or [{k: g[k] for k in ("momentum", "weight_decay")} for g in groups]
         self.momentum = max(float(values[0]["momentum"]), _LEAST)
         self.rate = float(groups[0]["lr"])
         if not self._told and any(v["momentum"] != values[0]["momentum"] for v in values):
@@ -209,13 +209,13 @@ class Moved:
         optimizer = self._optimizer()
         groups = optimizer.param_groups if optimizer is not None else []
         held = [{k: g[k] for k in ("momentum", "weight_decay")} for g in groups]
-        self._held = held
+        self.held = held
         try:
             for group in groups:
                 group.update(momentum=0, weight_decay=0)
             yield
         finally:
-            self._held = []
+            self.held = []
             for group, values in zip(groups, held):
                 group.update(values)
 
