@@ -229,6 +229,21 @@ gw_status gwg_connect(const gwg_address *to, double seconds, int *fd)
     return code == 0 ? GW_OK : fail_connect(to, code);
 }
 
+int gwg_is_refused(const gwg_address *at, double seconds)
+{
+    struct addrinfo *list;
+    int code, fd;
+
+    if (look_up(at, 0, &list) != GW_OK)
+        return 0;
+    fd = begin_one(list);
+    code = fd < 0 ? errno : finish_one(fd, seconds);
+    if (fd >= 0)
+        close(fd);
+    freeaddrinfo(list);
+    return code == ECONNREFUSED;
+}
+
 gw_status gwg_connect_begin(const gwg_address *to, int *fd)
 {
     struct addrinfo *list;

@@ -29,6 +29,10 @@ int gwg_accept(int listener, char from[GWG_HOST_CAP]);
  * host. */
 gw_status gwg_connect(const gwg_address *to, double seconds, int *fd);
 
+/* Returns whether the host says that nobody listens there. It waits `seconds` at most;
+ * silence is no answer. */
+int gwg_is_refused(const gwg_address *at, double seconds);
+
 /* Writes this side's address of a connection. */
 void gwg_local_host(int fd, char host[GWG_HOST_CAP]);
 

@@ -10,9 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A member that is not heard of for so long is gone. An endpoint that hangs costs three
- * seconds of it. */
-#define LEASE_SECONDS 9
+/* An endpoint that hangs costs three seconds of it. */
+int gwg_lease_seconds = 9;
 #define RENEW_SECONDS 2.0
 
 /* ---- requests -------------------------------------------------------------------- */
@@ -96,7 +95,7 @@ gw_status gwg_store_lease(gwg_store *s, bool *refused)
     gwg_text request = {0};
     char lease[sizeof s->lease];
 
-    gwg_text_add(&request, "{\"TTL\":\"%d\"}", LEASE_SECONDS);
+    gwg_text_add(&request, "{\"TTL\":\"%d\"}", gwg_lease_seconds);
     GWG_TRY(ask(s, "/v3/lease/grant", &request, "ID", lease, sizeof lease, refused));
     if (lease[0] == '\0' || strspn(lease, "0123456789-") != strlen(lease))
         return gw_fail(GW_ERR_DATA, "etcd gives no lease");

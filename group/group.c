@@ -203,9 +203,23 @@ static gw_status hear_presence(gw_group *g, const char *line)
     return GW_OK;
 }
 
+/* Who comes after the end of a job would wait for others, or begin anew, without
+ * knowing why. */
+static void hear_past(gw_group *g, unsigned long long step, unsigned long long steps)
+{
+    if (steps > 0 && step >= steps)
+        tell(g,
+             "the job that was here has ended, with all of its %llu steps; this worker "
+             "would begin another one",
+             steps);
+    else
+        tell(g, "all workers of the job that was here are gone; this worker would "
+                "begin another one");
+}
+
 static gw_status hear_line(gw_group *g, const char *line)
 {
-    unsigned long long view;
+    unsigned long long view, step, steps;
     int have, min;
 
     if (strncmp(line, "view ", 5) == 0)
@@ -219,6 +233,10 @@ static gw_status hear_line(gw_group *g, const char *line)
     if (sscanf(line, "wait %d %d", &have, &min) == 2) {
         tell(g, "waiting for %d more worker%s; %d of %d there", min - have,
              min - have == 1 ? "" : "s", have, min);
+        return GW_OK;
+    }
+    if (sscanf(line, "past %llu %llu %llu", &view, &step, &steps) == 3) {
+        hear_past(g, step, steps);
         return GW_OK;
     }
     return hear_presence(g, line);

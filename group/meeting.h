@@ -78,6 +78,7 @@ struct gw_meeting {
     int missing;     /* members of a view from before, who have not come back */
     double heard_at; /* when the meeting heard of that view, or was opened */
     int told_have;   /* what members were told last about how many are there */
+    gw_group_progress past; /* the last report of a worker that ran and is gone */
     gwg_guest guests[GWG_MOST_GUESTS];
     struct pollfd polls[GWG_MOST_GUESTS + 2];
     int polled[GWG_MOST_GUESTS + 2];

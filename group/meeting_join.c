@@ -124,6 +124,9 @@ gw_status gwg_meeting_join(gw_meeting *m, gwg_guest *g, const char *line)
     GWG_TRY(gwg_talk_put(&g->talk, "welcome %llu", (unsigned long long)g->id));
     if (r.view > 0)
         come_back(m, g, &r, was_here);
+    else if (m->view > 0 && gwg_count_members(m) == 1)
+        gwg_guest_say(g, "past %llu %" PRIu64 " %" PRIu64, (unsigned long long)m->view,
+                      m->past.step, m->past.steps);
     gwg_meeting_tell(m, "worker %llu (%s) %s from %s, port %d",
                      (unsigned long long)g->id, g->name,
                      r.view > 0 ? "is back" : "has joined", g->host, g->port);

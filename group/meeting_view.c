@@ -70,6 +70,8 @@ static void end_view(gw_meeting *m)
 
 void gwg_meeting_lost(gw_meeting *m, const gwg_guest *gone)
 {
+    if (gone->role == GWG_RUNS && gone->reported)
+        m->past = gone->progress;
     if (gone->role == GWG_RUNS)
         end_view(m);
     m->told_have = 0;
@@ -206,6 +208,8 @@ static void make_view(gw_meeting *m, int count)
 
     for (int i = 0; i < count; i++)
         members[i] = next_in_order(m, i > 0 ? members[i - 1] : NULL);
+    if (members[0]->view == 0) /* nobody has been in a view: it is another job */
+        m->past = (gw_group_progress){0};
     m->view++;
     m->over_at = 0;
     m->missing = 0;

@@ -26,12 +26,17 @@
  * times this. */
 #define TURN_SECONDS 0.5
 
+/* How long it waits for the host of a member that may be dead, and of how many at
+ * once. */
+#define TRY_SECONDS 0.2
+enum { MOST_TRIES = 4 };
+
 typedef struct way {
     gwg_link *link;
     const gwg_self *self;
     gwg_store store;
     gwg_row row; /* its own, as it should be */
-    double reported_at, ready_since, over_since;
+    double reported_at, ready_since, over_since, tried_at;
     unsigned reported;
     uint64_t told_over; /* the view that the member knows is over */
     int told_have;
@@ -146,7 +151,34 @@ static gw_status form(way *w, int asks)
     return gwg_store_view(&w->store, asks < w->row.max ? asks : w->row.max);
 }
 
-/* Some do not ask yet: they have self->timeout for that. */
+static bool is_late(const way *w, const gwg_row *row)
+{
+    const gwg_table *t = &w->store.table;
+
+    return row->wait != GWG_WAIT_ASKS &&
+           (row->view < t->view || gwg_table_is_over(t, t->view, w->row.max));
+}
+
+/* A member listens as long as its process lives. If its host says that nobody does, it
+ * has died, and its lease need not run out first. */
+static gw_status drop_dead(way *w)
+{
+    const gwg_table *t = &w->store.table;
+
+    for (int i = 0, tries = 0; i < t->count && tries < MOST_TRIES; i++) {
+        gwg_address at;
+        if (!is_late(w, &t->rows[i]))
+            continue;
+        tries++;
+        memcpy(at.host, t->rows[i].host, sizeof at.host);
+        snprintf(at.port, sizeof at.port, "%d", t->rows[i].port);
+        if (gwg_is_refused(&at, TRY_SECONDS))
+            return gwg_store_drop(&w->store, &t->rows[i]);
+    }
+    return GW_OK;
+}
+
+/* Some do not ask yet: they have self->timeout for that, unless they are dead. */
 static gw_status wait_for_others(way *w)
 {
     const gwg_table *t = &w->store.table;
@@ -154,13 +186,16 @@ static gw_status wait_for_others(way *w)
 
     w->ready_since = 0;
     if (w->over_since == 0)
-        w->over_since = now;
+        w->over_since = w->tried_at = now;
+    if (now - w->tried_at > TURN_SECONDS) {
+        w->tried_at = now;
+        GWG_TRY(drop_dead(w));
+    }
     if (now - w->over_since < w->self->timeout)
         return GW_OK;
     w->over_since = now;
     for (int i = 0; i < t->count; i++)
-        if (t->rows[i].wait != GWG_WAIT_ASKS &&
-            (t->rows[i].view < t->view || gwg_table_is_over(t, t->view, w->row.max)))
+        if (is_late(w, &t->rows[i]))
             return gwg_store_drop(&w->store, &t->rows[i]);
     return GW_OK;
 }
@@ -208,6 +243,7 @@ static gw_status enter(way *w, bool *refused)
 {
     GWG_TRY(gwg_store_look(&w->store, false, refused));
     GWG_TRY(check_terms(w));
+    uint64_t past = w->store.table.count == 0 ? w->store.table.view : 0;
     if (strcmp(w->row.host, "-") == 0)
         snprintf(w->row.host, sizeof w->row.host, "%s", gwg_etcd_local(w->store.etcd));
     GWG_TRY(gwg_store_lease(&w->store, refused));
@@ -218,7 +254,8 @@ static gw_status enter(way *w, bool *refused)
         return gw_fail(GW_ERR_DATA, "etcd does not have what was stored");
     w->row.senior = own->id;
     GWG_TRY(check_terms(w));
-    return gwg_link_bring(w->link, "welcome %" PRIu64, own->id);
+    GWG_TRY(gwg_link_bring(w->link, "welcome %" PRIu64, own->id));
+    return past > 0 ? gwg_link_bring(w->link, "past %" PRIu64 " 0 0", past) : GW_OK;
 }
 
 /* While a cluster has no leader it is worth while to try again; not so if there is

@@ -207,6 +207,7 @@ static gw_status talk(way *w)
     for (;;) {
         gwg_wishes wish = gwg_link_wishes(w->link);
         if (wish.leaves) {
+            (void)speak(w, &wish); /* the last report, if there is one */
             say_goodbye(w);
             return GW_OK;
         }

@@ -54,6 +54,8 @@ for spec in "dense", "topk:0.1", "local:8+topk:0.1", "diloco:8":
     told = [json.loads(out) for _, out, _ in ends if out.strip()]
     check(len(told) == 1, f"{spec}: one worker prints the summary, not {len(told)}")
     check(told and told[0]["model_hash"] == alone["model_hash"], f"{spec}: another model")
+    late = sum("the job that was here has ended, with all of its" in err for _, _, err in ends)
+    check(late == (spec != "dense"), f"{spec}: {late} workers hear that the job before has ended")
 
 # ---- too few workers, one that leaves, one with other settings -------------------------------
 

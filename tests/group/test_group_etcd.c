@@ -4,6 +4,7 @@
  * machine: views go on while one of them is dead, and what strangers store there lets
  * nobody in. Skipped where there is no etcd. */
 #define _GNU_SOURCE
+#include "etcd.h"
 #include "members.h"
 
 #include <arpa/inet.h>
@@ -159,8 +160,8 @@ static gw_status work(gw_group *group, member *m)
     running++;
     for (;;) {
         st = vote(comm, gw_group_due(group), &sum);
-        if (st == GW_OK && sum == 0) {
-            PASS_ON(vote(comm, finish == m->workers, &sum));
+        if (st == GW_OK && sum == 0 &&
+            vote(comm, finish == m->workers, &sum) == GW_OK) {
             steps++;
             if (sum > 0)
                 break;
@@ -209,6 +210,51 @@ static void test_views_go_on_without_one_of_three(void **state)
         assert_true(members[i].view > first);
     }
     assert_int_equal(members[2].rank, 2);
+}
+
+/* ---- a member dies
+ * ------------------------------------------------------------------- */
+
+/* In a process of its own, with a lease for an hour. */
+static gw_status die_among_three(gw_group *group, member *m)
+{
+    gw_comm *comm = NULL;
+    int sum;
+
+    do {
+        gw_comm_free(comm);
+        PASS_ON(enter(group, m, &comm));
+    } while (m->workers < MOST);
+    PASS_ON(vote(comm, 0, &sum));
+    raise(SIGKILL);
+    return GW_OK;
+}
+
+/* The others find out by themselves: the lease does not end while this test runs. */
+static void test_the_dead_are_missed_before_their_lease_ends(void **state)
+{
+    member as = as_member(die_among_three), members[2];
+    int how;
+
+    (void)state;
+    skip_without_etcd();
+    finish = 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        gwg_lease_seconds = 3600;
+        run_member(&as);
+        _exit(1);
+    }
+    as.act = work;
+    for (int i = 0; i < 2; i++)
+        start(&members[i], &as, i);
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_true(WIFSIGNALED(how));
+    finish = 2;
+    for (int i = 0; i < 2; i++) {
+        await(&members[i]);
+        assert_int_equal(members[i].workers, 2);
+    }
 }
 
 /* ---- strangers with access to etcd
@@ -269,6 +315,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_views_go_on_without_one_of_three),
+        cmocka_unit_test(test_the_dead_are_missed_before_their_lease_ends),
         cmocka_unit_test(test_rows_of_strangers_are_not_read),
     };
 
