@@ -334,9 +334,27 @@ def two_means(v):
     return np.array([s / c if c else 0.0 for s, c in zip(sums, counts)], np.float64).astype(np.float32)
 
 
+def runs_with_means(crew):
+    """Of the whole vector, of each tensor or of each row, and of at most `bucket` entries."""
+    per, bucket = crew.spec.per, crew.spec.bucket
+    wholes = [(0, crew.layout.n)] if per == "all" else crew.layout.spans
+    if per == "row":
+        wholes = [(at, at + cols) for (begin, end), (_, _, cols) in zip(wholes, crew.layout.tensors)
+                  for at in range(begin, end, cols)]
+    return [(at, min(at + bucket, end) if bucket else end)
+            for begin, end in wholes for at in range(begin, end, bucket or end - begin)]
+
+
 def means(crew, vectors, notes):
-    own = [two_means(v) for v in vectors]
+    runs = runs_with_means(crew)
+    own = [np.concatenate([two_means(v[b:e]) for b, e in runs]) for v in vectors]
     all_means, note = average(crew, own, notes)
-    results = [v + np.where(v < 0, (all_means - m)[1], (all_means - m)[0])
-               for v, m in zip(vectors, own)]
+    if note >> 32 == crew.workers + 1:
+        first = int(np.flatnonzero(~np.isfinite(all_means))[0])
+        note = crew.workers + 1 << 32 | crew.layout.tensor_of(runs[first // 2][0])
+    results = [v.copy() for v in vectors]
+    for v, m in zip(results, own):
+        for i, (b, e) in enumerate(runs):
+            plus, minus = (all_means - m)[2 * i:2 * i + 2]
+            v[b:e] += np.where(v[b:e] < 0, minus, plus)
     return results, note

@@ -17,7 +17,7 @@ ORDER = {
     "sign": "bucket residual via warmup dense_below delay lead",
     "demo": "density decay chunk update combine residual dense_below",
     "distro": "density decay chunk update combine residual dense_below",
-    "a2sgd": "resync", "local": "every grow start average fragments delay mix", "oneshot": "average",
+    "a2sgd": "resync per bucket", "local": "every grow start average fragments delay mix", "oneshot": "average",
     "outer": "lr momentum nesterov", "diloco": "every lr momentum nesterov start average fragments delay mix",
     "sparseloco": "every density tile decay combine centre residual lr momentum nesterov start "
                   "fragments delay mix",
@@ -29,11 +29,11 @@ ORDER = {
 }
 # Not written where they are as usual, unless the stage has another default.
 UNSAID = {"tile": "0", "decay": "1", "combine": "all", "via": "gather", "delay": "0", "lead": "1",
-          "fragments": "1", "mix": "0"}
+          "fragments": "1", "mix": "0", "per": "all"}
 OUTER = ("lr", "momentum", "nesterov")  # of the outer step; gradients have two of them, too
 REALS = ("mix", "lr", "lead", "decay", "density", "rate", "grow", "scale", "momentum", "clip", "dampening", "eta")
 WORDS = ("residual", "putback", "threshold", "norm", "via", "average", "centre", "mask",
-         "velocity", "nesterov", "order", "error", "combine", "update", "lists_via")
+         "velocity", "nesterov", "order", "error", "combine", "update", "lists_via", "per")
 LOSSY = ("lists", "tree", "owners", "common", "coded", "thin")  # exchanges that do not send all as it is
 LADDER = (0.25, 0.0625, 0.015625, 0.004)
 
@@ -44,6 +44,10 @@ def read_stage(text):
     options = dict(item.split("=") for item in rest.split(",")) if rest else {}
     unsaid = ("delay", "lead", "fragments", "mix") if name in ("sparseloco", "demo", "distro") else [
         key for key in UNSAID if key != "via" or name == "topk"]
+    if name == "a2sgd" and "bucket" not in options:
+        options["bucket"] = "0"
+    elif name == "a2sgd" and options["bucket"] == "0":
+        raise ValueError(f"'{text}' says what it need not")
     due = [key for key in ORDER[name].split() if key in options or key not in unsaid]
     if list(options) != due or any(options.get(key) == UNSAID[key] for key in unsaid):
         raise ValueError(f"'{text}' has not the options of its stage, in their order")
@@ -67,7 +71,7 @@ class Spec:
         self.chunks, self.bits, self.bucket, self.norm = 1, 32, 512, "max"
         self.warmup = self.ladder = self.dense_below = self.resync = self.seed = 0
         self.momentum = self.clip = self.dampening = 0.0
-        self.eta, self.rank, self.error = 1.0, 0, "mean"
+        self.eta, self.rank, self.error, self.per = 1.0, 0, "mean", "all"
         self.scale, self.velocity, self.nesterov = 1.0, "global", "off"
         self.mask, self.check, self.residual, self.threshold = "on", 1000, "off", "global"
         self.centre, self.putback, self.average, self.via = "mean", "own", "none", "auto"

@@ -6,10 +6,20 @@
     M+, M- = their averages over the workers, each with weight 1 / P
     u = g - m + M on the own pattern of signs
 
-Models drift apart from the first step; resync=H averages them every H steps."""
+Models drift apart from the first step; resync=H averages them every H steps. With per=tensor
+or row, or bucket=N, each run of entries has Pos, Neg and means of its own."""
 import numpy as np
 
 from sync_method import F, Method, average
+
+
+def runs_of(layout, per="all", bucket=0):
+    """The runs that have two means each."""
+    wholes = {"all": [(0, layout.n)], "tensor": [(s.start, s.stop) for s in layout.slices],
+              "row": [(at, at + cols) for s, (_, cols) in zip(layout.slices, layout.shapes)
+                      for at in range(s.start, s.stop, cols)]}[per]
+    return [slice(at, min(at + bucket, end) if bucket else end)
+            for begin, end in wholes for at in range(begin, end, bucket or end - begin)]
 
 
 def mean_or_zero(values):
@@ -19,11 +29,18 @@ def mean_or_zero(values):
 class TwoMeans(Method):
     keeps_equal = False
 
-    def __init__(self, workers, resync=0):
-        self.resync = resync
-        self.most_bytes = None if resync else 256 * workers
+    def __init__(self, workers, resync=0, runs=None):
+        self.resync, self.runs = resync, runs or [slice(None)]
+        self.most_bytes = None if resync else 256 * workers * len(self.runs)
 
     def gradient(self, step, gradients):
+        updates = [np.zeros_like(g) for g in gradients]
+        for run in self.runs:
+            for update, part in zip(updates, self.one_run([g[run] for g in gradients])):
+                update[run] = part
+        return updates
+
+    def one_run(self, gradients):
         plus = [g >= 0 for g in gradients]
         mine = [(mean_or_zero(g[p]), mean_or_zero(g[~p])) for g, p in zip(gradients, plus)]
         all_plus, all_minus = np.mean(mine, axis=0)

@@ -124,6 +124,8 @@ const char *const conform_specs[] = {
     "local:2,start=2,delay=1,mix=0.25+gtopk:0.05",
     "local:2,average=polyak,delay=1+topk:0.05,warmup=3",
     "sparseloco:3,fragments=3",
+    "a2sgd:per=row",
+    "a2sgd:resync=2,per=tensor,bucket=50",
 };
 const size_t conform_spec_count = sizeof conform_specs / sizeof *conform_specs;
 

@@ -41,7 +41,8 @@ typedef struct allowance {
 static const allowance allowances[] = {
     {"none", 0, 0},
     {"dense", 0, 0},
-    {"a2sgd", 0, 0},
+    {"a2sgd", 0, 256},
+    {"a2sgd:per=row,bucket=64", 0, 16 * 16 * 1000 + 256},
     {"local:2", 0, 0},
     {"local:2,average=polyak", 1, 0},
     {"oneshot", 0, 0},

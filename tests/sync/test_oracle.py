@@ -37,7 +37,7 @@ from recording import Absent, Layout, build_driver, record, start_of  # noqa: E4
 from sign_vote import SignVote  # noqa: E402
 from sparse_topk import Ef21, GlobalMomentum, MomentumCorrection, TopK  # noqa: E402
 from sync_method import Dense, Gradients, Late, Silence  # noqa: E402
-from two_means import TwoMeans  # noqa: E402
+from two_means import TwoMeans, runs_of  # noqa: E402
 
 SEED = int(os.environ.get("GW_TEST_SEED", "1"))
 STEPS = 20
@@ -197,6 +197,10 @@ def stream(every, count, lr=1, momentum=0, delay=0, mix=0, dense=0, kind=None, *
 
 def local(**options):
     return lambda _layout, workers: LocalSgd(workers, **options)
+
+
+def more_means(per, bucket=0, resync=0):
+    return lambda layout, workers: TwoMeans(workers, resync, runs_of(layout, per, bucket))
 
 
 def same_as_dense(driver, recording):
@@ -438,6 +442,11 @@ TABLE = [
     Row("a2sgd", lambda _, workers: TwoMeans(workers)),
     Row("a2sgd", lambda _, workers: TwoMeans(workers), **TINY),
     Row("a2sgd:resync=5", lambda _, workers: TwoMeans(workers, resync=5)),
+    Row("a2sgd:per=tensor", more_means("tensor")),
+    Row("a2sgd:per=row", more_means("row")),
+    Row("a2sgd:per=row,bucket=5", more_means("row", 5), **TINY),
+    Row("a2sgd:bucket=64", more_means("all", 64)),
+    Row("a2sgd:resync=5,per=tensor,bucket=1000", more_means("tensor", 1000, resync=5)),
 
     Row("local:4", local(every=4)),
     Row("local:4", local(every=4), **TINY),
