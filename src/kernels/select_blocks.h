@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * select_blocks.h - the collecting loop of instruction sets that cannot compress a
- * vector: AVX2 and NEON. The file that includes this has defined
+ * select_blocks.h - the collecting loop of vector instruction sets. The file that
+ * includes this has defined
  *
  *     GWI_TARGET             the attribute that allows its intrinsics, if it needs one
  *     BLOCK, ROUND           floats per block, and blocks per round
@@ -9,6 +9,8 @@
  *     mask                   which floats of a block are above: bits of an integer
  *     add_block()            r += g for a block, and its mask
  *     first_of()             the first float that a mask, not 0, names; for 1 it is 0
+ *     take_block()           moves what a mask names to a list, with room for a block;
+ *                            take_bits() where nothing is faster
  */
 #include "kernels/float_bits.h"
 
@@ -23,6 +25,10 @@ static inline size_t take_bits(float *r, size_t i, mask bits, gwi_list *out, siz
     }
     return n;
 }
+
+#ifndef take_block
+#define take_block take_bits
+#endif
 
 /* Whether a block has anything above cannot be predicted, so nothing is asked
  * while adding: masks are kept, and blocks with bits noted, for a round of blocks
@@ -41,7 +47,7 @@ GWI_TARGET static inline void collect_round(float *r, const float *g, size_t i,
         count += found[b] != 0;
     }
     for (size_t c = 0; c < count; c++)
-        n = take_bits(r, i + noted[c] * (size_t)BLOCK, found[noted[c]], out, n);
+        n = take_block(r, i + noted[c] * (size_t)BLOCK, found[noted[c]], out, n);
     out->n = n;
 }
 

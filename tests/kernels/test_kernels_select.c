@@ -31,12 +31,16 @@ static size_t least(size_t a, size_t b)
 
 static void nth_key_is_that_of_sorting(void **unused)
 {
-    float x[300];
+    enum { SHORT = 300, LONG = 3000 };
+    float x[LONG];
     size_t ties;
 
     (void)unused;
     for (int trial = 0; trial < 3000; trial++) {
-        size_t n = 1 + values_below(300), k = 1 + values_below(n), above = 0;
+        /* Short and long ones, and long ones of which most are larger. */
+        size_t n = 1 + values_below(trial % 5 < 3 ? SHORT : LONG), above = 0;
+        size_t k =
+            trial % 5 == 4 ? n - values_below(least(n, SHORT)) : 1 + values_below(n);
         values_fill(x, n, (values_kind)(trial % VALUES_KINDS));
         uint32_t *index = select_ranked(x, n);
         float nth = x[index[k - 1]];
