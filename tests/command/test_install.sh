@@ -20,7 +20,7 @@ DESTDIR=$work/stage cmake --install "$GRADWIRE_BUILD" --prefix /opt/gradwire >in
 mv stage/opt/gradwire prefix
 pc=$(find prefix -name gradwire.pc)
 lib=$work/$(dirname "$(dirname "$pc")")
-for header in gradwire.h gradwire_spec.h; do
+for header in gradwire.h gradwire_spec.h gradwire_transport.h; do
     [ -f "prefix/include/$header" ] || fail "$header was not installed"
 done
 grep -rqF "$GRADWIRE_SOURCE" "$pc" "$lib/cmake" && fail "a package names the source tree"

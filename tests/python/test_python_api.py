@@ -62,9 +62,9 @@ def says_c():
 
 
 def header_text():
-    """gradwire.h, the header that it includes, and gradwire_elastic.h, without comments."""
+    """gradwire.h, the headers that it includes, and gradwire_elastic.h, without comments."""
     text = ""
-    for name in ("gradwire.h", "gradwire_spec.h", "gradwire_elastic.h"):
+    for name in ("gradwire.h", "gradwire_spec.h", "gradwire_transport.h", "gradwire_elastic.h"):
         with open(os.path.join(INCLUDE, name)) as f:
             text += re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
     return re.sub(r"\\\n", " ", text)
