@@ -115,6 +115,14 @@ static const gwc_flag flags[] = {
      GWC_TEXT, AT(join.address), 0, 0},
     {"port", "N", "0", "the port that it opens for them; 0: any that is free", GWC_INT,
      AT(join.port), 0, 65535},
+    {"uneven", NULL, NULL,
+     "slower workers make fewer of the local steps between\n"
+     "two exchanges, and weigh less (docs/elastic.md)",
+     GWC_SWITCH, AT(run.uneven), 0, 0},
+    {"pace", "SECONDS", "0",
+     "let each step take so long at least, to emulate a\n"
+     "slower machine",
+     GWC_REAL, AT(run.pace), 0, 1e3},
     {"encrypt", "on|off", "on", "encrypt what workers send each other", GWC_CHOICE,
      AT(join.plain), 0, 0},
 

@@ -3,6 +3,7 @@
  * elastic.h - a worker of a job whose workers come and go.
  *
  *     lots.c           which batches a worker gets
+ *     uneven.c         fewer steps for slower workers
  *     elastic_enter.c  how it comes to the state that all have
  *     elastic_run.c    its training loop
  *
@@ -12,6 +13,7 @@
 #define GWT_ELASTIC_H
 
 #include "elastic/lots.h"
+#include "elastic/uneven.h"
 #include "gradwire_elastic.h"
 #include "run/worker.h"
 
@@ -22,7 +24,9 @@ typedef struct gwt_elastic {
     gwt_job *job;
     gwt_worker w;
     gwt_lots lots;
+    gwt_uneven uneven;
     gwt_stage stage;
+    int idle; /* this worker leaves the step to faster ones */
     gwt_score score;
     uint64_t steps;   /* of its sync */
     uint64_t rate_at; /* the step of the schedule that the present one belongs to */

@@ -201,6 +201,8 @@ static void go_on_from(gwt_elastic *e)
     if (e->entry.joined || !e->trained) {
         e->stage = GWT_COMPUTES;
         e->steps = e->entry.step;
+        gwt_uneven_begin(&e->uneven, gwt_model_params(w->model),
+                         gwt_model_floats(w->model));
     }
     e->base = gw_sync_exchanged(w->sync);
     /* Whatever follows an exchange depends on what all have in common, and not on how

@@ -15,6 +15,7 @@
 #include "run/checkpoint.h"
 
 #include <string.h>
+#include <time.h>
 
 static uint64_t most_of(const gwt_elastic *e)
 {
@@ -73,21 +74,42 @@ static gwt_batch batch_of(const gwt_elastic *e)
                        .step = e->steps};
 }
 
+/* Whether this worker has made its steps of the round, and others make more. */
+static int is_idle(const gwt_elastic *e)
+{
+    return e->uneven.from != NULL &&
+           local_steps(e) >= e->lots.lots[gw_comm_rank(e->w.comm)].count;
+}
+
+/* A step takes --pace seconds at least. */
+static void keep_pace(const gwt_elastic *e, double start)
+{
+    double left = e->job->config.pace - (gwt_now() - start);
+    struct timespec t = {(time_t)left, (long)(1e9 * (left - (double)(time_t)left))};
+
+    if (left > 0)
+        nanosleep(&t, NULL);
+}
+
 /* If the result of this step is there already, nobody needs another gradient. */
 static gw_status compute(gwt_elastic *e)
 {
     gwt_worker *w = &e->w;
     double start = gwt_now();
 
-    if (gw_sync_exchanged(w->sync) > e->steps) {
+    e->idle = gw_sync_exchanged(w->sync) <= e->steps && is_idle(e);
+    if (gw_sync_exchanged(w->sync) > e->steps || e->idle) {
         e->score = (gwt_score){0};
         e->stage = GWT_EXCHANGES;
+        memset(gwt_model_grad(w->model), 0, gwt_model_floats(w->model) * sizeof(float));
         return GW_OK;
     }
     gwt_batch batch = batch_of(e);
     e->rate_at = (e->lots.used + local_steps(e) * e->lots.count) / most_of(e);
     GWT_TRY(gw_sync_set_rate(w->sync, gwt_rate_of(e->job, e->rate_at)));
     GWT_TRY(gwt_worker_compute(w, &batch, &e->score));
+    keep_pace(e, start);
+    gwt_uneven_count(&e->uneven, gwt_now() - start);
     w->so_far.compute_s += gwt_now() - start;
     e->stage = GWT_EXCHANGES;
     return GW_OK;
@@ -105,7 +127,8 @@ static gw_status exchange(gwt_elastic *e)
         w->so_far.skipped++;
     } else {
         GWT_TRY(st);
-        gwt_worker_apply(w, e->rate_at);
+        if (!e->idle)
+            gwt_worker_apply(w, e->rate_at);
         if (e->score.count > 0)
             gwt_worker_add_loss(w, e->rate_at % e->job->epoch_steps == 0, &e->score);
     }
@@ -114,15 +137,37 @@ static gw_status exchange(gwt_elastic *e)
     return GW_OK;
 }
 
+/* A round has ended. Those who made its exchange in this view agree on the next one;
+ * others take what was agreed at the entry. */
+static gw_status end_round(gwt_elastic *e)
+{
+    gwt_worker *w = &e->w;
+    uint64_t exchange = gw_sync_exchanged(w->sync);
+    gw_status st = GW_OK;
+
+    if (e->uneven.from == NULL || exchange != e->steps)
+        return GW_OK;
+    if (exchange > e->base)
+        st = gwt_uneven_agree(&e->uneven, w, &e->lots);
+    gwt_uneven_begin(&e->uneven, gwt_model_params(w->model),
+                     gwt_model_floats(w->model));
+    return st;
+}
+
 static gw_status end_step(gwt_elastic *e)
 {
     gwt_worker *w = &e->w;
+    float *params = gwt_model_params(w->model);
     double start = gwt_now();
 
-    GWT_TRY(gw_sync_model(w->sync, gwt_model_params(w->model)));
+    if (gw_sync_model_due(w->sync) && gw_sync_exchanged(w->sync) <= e->steps)
+        gwt_uneven_weigh(&e->uneven, &e->lots, gw_comm_rank(w->comm), params,
+                         gwt_model_floats(w->model));
+    GWT_TRY(gw_sync_model(w->sync, params));
     w->so_far.sync_s += gwt_now() - start;
     e->steps++;
     e->stage = GWT_COMPUTES;
+    GWT_TRY(end_round(e));
     gwt_elastic_count(e);
     w->so_far.steps = lesser(e->job->total_steps, e->lots.used / most_of(e));
     double loss = e->score.count > 0 ? e->score.loss / (double)e->score.count : 0;
@@ -201,6 +246,8 @@ static gw_status set_up(gwt_elastic *e)
     GWT_TRY(gwt_worker_make_model(w));
     GWT_TRY(gwt_worker_make_buffers(w, (info.traits & GW_TRAIT_KEEPS_EQUAL) == 0));
     GWT_TRY(gwt_model_warm(w->model, (size_t)e->job->config.batch));
+    if (e->job->config.uneven)
+        GWT_TRY(gwt_uneven_new(&e->uneven, w));
     w->saved_at = UINT64_MAX;
     w->began = w->mark = gwt_now();
     gwt_worker_watch_begin(w);
@@ -264,6 +311,7 @@ gw_status gwt_elastic_run(gwt_job *job)
         st = gw_comm_fail(comm, st);
     gw_comm_free(comm);
     job->config.comm = NULL;
+    gwt_uneven_free(&e->uneven);
     gwt_free(e);
     return st == GW_OK ? watched : st;
 }

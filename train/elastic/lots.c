@@ -31,8 +31,9 @@ static int take_returned(gwt_lots *l, uint64_t steps, gwt_lot *out)
         gwt_lot *r = &l->returned[i];
         if (r->count < steps)
             continue;
-        *out = (gwt_lot){
-            .id = out->id, .first = r->first, .stride = r->stride, .count = steps};
+        out->first = r->first;
+        out->stride = r->stride;
+        out->count = steps;
         r->first += steps * r->stride;
         r->count -= steps;
         if (r->count == 0) {
@@ -44,20 +45,40 @@ static int take_returned(gwt_lots *l, uint64_t steps, gwt_lot *out)
     return 0;
 }
 
+static uint64_t share_of(const gwt_lot *lot, uint64_t steps)
+{
+    return lot->share > 0 && lot->share < steps ? lot->share : steps;
+}
+
+/* What a worker does not get of a lot is returned. */
+static void shorten(gwt_lots *l, gwt_lot *lot, uint64_t count)
+{
+    gwt_lot tail = {.first = lot->first + count * lot->stride,
+                    .stride = lot->stride,
+                    .count = lot->count - count};
+
+    lot->count = count;
+    give_back(l, tail);
+}
+
 /* Gives lots to all that have none. */
 static void deal(gwt_lots *l, uint64_t steps)
 {
     uint64_t rest = 0, i = 0;
 
     for (uint64_t r = 0; r < l->count; r++)
-        if (l->lots[r].count == 0 && !take_returned(l, steps, &l->lots[r]))
+        if (l->lots[r].count == 0 &&
+            !take_returned(l, share_of(&l->lots[r], steps), &l->lots[r]))
             rest++;
-    for (uint64_t r = 0; r < l->count; r++)
-        if (l->lots[r].count == 0)
-            l->lots[r] = (gwt_lot){.id = l->lots[r].id,
-                                   .first = l->next + i++,
-                                   .stride = rest,
-                                   .count = steps};
+    for (uint64_t r = 0; r < l->count; r++) {
+        gwt_lot *lot = &l->lots[r];
+        if (lot->count > 0)
+            continue;
+        lot->first = l->next + i++;
+        lot->stride = rest;
+        lot->count = steps;
+        shorten(l, lot, share_of(lot, steps));
+    }
     l->next += rest * steps;
 }
 

@@ -10,7 +10,8 @@
  *
  * So P workers use the same batches in the same steps as in a run whose workers do not
  * change. When a worker is gone, its lot is returned, and given to the next worker that
- * needs one of this length. Every worker keeps the same table of all lots. */
+ * needs one of this length. A slower worker may have shorter lots; what is left of its
+ * batches is returned, too. Every worker keeps the same table of all lots. */
 #ifndef GWT_LOTS_H
 #define GWT_LOTS_H
 
@@ -22,6 +23,7 @@ enum { GWT_MOST_LOTS = 1024, GWT_MOST_RETURNED = 256 };
 typedef struct gwt_lot {
     uint64_t id; /* of the worker; 0: returned */
     uint64_t first, stride, count;
+    uint64_t share; /* the worker gets so many at most; 0: as many as others */
 } gwt_lot;
 
 typedef struct gwt_lots {

@@ -94,12 +94,12 @@ static void write_settings(const gwt_job *job, char text[GWT_SETTINGS_CAP])
              "test samples %zu\n--log-every %" PRIu64 "\n--eval-every %" PRIu64
              "\n--checkpoint-every %" PRIu64
              "\n--resume %d\n--init %s\n--export %s\n--record-gradient %s\n--trace %s"
-             "\n--link %s\n--collectives %s\n",
+             "\n--link %s\n--collectives %s\n--uneven %d\n",
              job->data.test.count, job->log_every, job->eval_every,
              job->checkpoint_every, c->resume, file_or_none(c->init),
              file_or_none(c->export_to), file_or_none(c->record_to),
              file_or_none(c->trace), c->link != NULL ? c->link : "none",
-             c->native ? "native" : "ours");
+             c->native ? "native" : "ours", c->uneven);
 }
 
 static int line_len(const char *line)

@@ -32,6 +32,9 @@ static gw_status check_config(gwt_job *job)
     GWT_TRY(gwt_model_find(c->model, &job->model));
     GWT_TRY(gwt_data_find(c->data, &source, &rest));
     GWT_TRY(gw_spec_check(c->sync, NULL, 0));
+    if ((c->uneven || c->pace > 0) && c->views == NULL)
+        return gw_fail(GW_ERR_ARG,
+                       "--uneven and --pace need --join and --workers MIN:MAX");
     if (c->link != NULL)
         GWT_TRY(gw_link_parse(c->link, NULL, NULL));
     GWT_TRY(gwt_optimizer_find(c->optimizer, &job->optimizer));

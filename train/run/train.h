@@ -66,6 +66,8 @@ typedef struct gwt_config {
                       NULL: gwt_job_run() starts the workers */
     const gwt_views *views; /* this process is one worker of a job with at most
                                `workers`, which may change; NULL: they do not */
+    int uneven;             /* with views: slower workers make fewer local steps */
+    double pace;            /* with views: a step takes so many seconds at least */
     int native;             /* comm uses its transport's own all-reduce */
     double timeout;
     uint64_t epochs;
