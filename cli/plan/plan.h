@@ -45,6 +45,8 @@ typedef struct gwc_plan_row {
     char runs_as[GWC_SPEC_CAP]; /* what the optimizer makes of it */
     char warning[GWC_SPEC_CAP]; /* what gw_spec_advise() warns of, or "" */
     uint64_t first_steps;       /* steps at the beginning that are dense */
+    uint64_t ladder_steps;      /* steps after these with higher densities */
+    double ladder_times;        /* what these send, in steps at the density asked for */
     gw_spec_info info;          /* of sync */
     int drifts;                 /* models differ between exchanges */
     gwc_trust trust;            /* see above */
@@ -87,8 +89,8 @@ gw_status gwc_plan_find_job(gwc_plan *plan, const char *model, const char *param
 /* Adds a method, which the optimizer of the plan is going to be used with. */
 gw_status gwc_plan_add(gwc_plan *plan, const char *sync);
 
-/* The spec with which a trial measures the steps after the first, dense ones. Sets
- * *first_steps to the number of those. */
+/* The spec with which a trial measures the steps after the first ones. Sets
+ * *first_steps to the number of the dense ones. */
 void gwc_plan_settled(const char *spec, char out[GWC_SPEC_CAP], uint64_t *first_steps);
 
 /* The link asked for, then rates from slow to fast with the same delay. */

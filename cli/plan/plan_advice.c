@@ -209,7 +209,7 @@ static void say_accuracy(const gwc_plan *plan, FILE *to)
 static void say_first_steps(const gwc_plan *plan, FILE *to)
 {
     const gwc_plan_row *best = gwc_plan_best(plan);
-    char time[TEXT_CAP];
+    char time[TEXT_CAP], bytes[16];
 
     if (strcmp(best->runs_as, best->sync) != 0)
         fprintf(to, "With %s gradwire runs it as %s. ", plan->optimizer, best->runs_as);
@@ -219,6 +219,13 @@ static void say_first_steps(const gwc_plan *plan, FILE *to)
             (unsigned long long)best->first_steps,
             time_text((double)best->first_steps * gwc_plan_dense(plan)->result.step[0],
                       time));
+    if (best->ladder_steps > 0)
+        fprintf(
+            to,
+            "In the next %llu the density falls from 0.25 to the one asked for, and "
+            "a worker sends about %s in all of them. ",
+            (unsigned long long)best->ladder_steps,
+            gwc_bytes(best->ladder_times * best->result.bytes, bytes));
 }
 
 /* ---- what else there is ------------------------------------------------------------

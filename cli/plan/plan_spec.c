@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Options that say for how many steps a spec begins densely. */
-static const char *const beginnings[] = {"warmup=", "ladder=", "start="};
+/* Options that say for how many steps a spec begins densely, and for how many it stays
+ * on each rung of a ladder then. */
+static const char *const beginnings[] = {"warmup=", "start="};
+static const char *const ladder = "ladder=";
 
 /* Replaces the number behind `key` by 0 wherever it is in spec, and returns the largest
  * such number. */
@@ -52,11 +54,39 @@ void gwc_plan_settled(const char *spec, char out[GWC_SPEC_CAP], uint64_t *first_
             uint64_t steps = set_to_0(out, beginnings[i]);
             *first_steps = steps > *first_steps ? steps : *first_steps;
         }
+    uint64_t rung = set_to_0(out, ladder);
     leave_out_measuring(out);
-    if (*first_steps == 0 || gw_spec_check(out, NULL, 0) != GW_OK) {
+    if ((*first_steps == 0 && rung == 0) || gw_spec_check(out, NULL, 0) != GW_OK) {
         *first_steps = 0;
         snprintf(out, GWC_SPEC_CAP, "%s", spec);
     }
+}
+
+/* The number behind a key of a spec with all defaults written out; 0 if it has none. */
+static double number_of(const char *canonical, const char *key)
+{
+    const char *at = strstr(canonical, key);
+
+    return at != NULL ? strtod(at + strlen(key), NULL) : 0.0;
+}
+
+/* Lists grow as the density does. */
+static void count_ladder(gwc_plan_row *row)
+{
+    static const double rungs[] = {0.25, 0.0625, 0.015625, 0.004}; /* docs/methods.md */
+    char canonical[GWC_SPEC_CAP];
+
+    if (gw_spec_check(row->runs_as, canonical, sizeof canonical) != GW_OK)
+        return;
+    double steps = number_of(canonical, ladder);
+    double density = number_of(canonical, ":density=");
+    if (density <= 0.0)
+        density = 1.0 - number_of(canonical, ":rate=");
+    for (size_t i = 0; i < sizeof rungs / sizeof *rungs; i++)
+        if (steps > 0.0 && density > 0.0 && rungs[i] > density) {
+            row->ladder_steps += (uint64_t)steps;
+            row->ladder_times += steps * rungs[i] / density;
+        }
 }
 
 /* Changes of models that are exchanged in every step leave models equal. */
@@ -86,6 +116,7 @@ static gw_status advise(const gwc_plan *plan, gwc_plan_row *row)
     snprintf(row->runs_as, sizeof row->runs_as, "%s", advice.spec);
     snprintf(row->warning, sizeof row->warning, "%s", advice.warning);
     gwc_plan_settled(row->runs_as, settled, &row->first_steps);
+    count_ladder(row);
     return GW_OK;
 }
 

@@ -173,6 +173,8 @@ static void json_row(gwt_json *j, const gwc_plan *plan, const gwc_plan_row *row)
     json_positive(j, "of_one", row->of_one);
     gwt_json_real(j, "pays_below_bit_s", 8.0 * row->pays_below);
     gwt_json_count(j, "first_steps", row->first_steps);
+    gwt_json_count(j, "ladder_steps", row->ladder_steps);
+    gwt_json_real(j, "ladder_bytes", row->ladder_times * row->result.bytes);
     gwt_json_bool(j, "drifts", row->drifts);
     gwt_json_text(j, "trust", trust_text(row->trust));
     json_accuracy(j, row);

@@ -59,7 +59,7 @@ def figures(folder):
         check(summary["lr"] == (0.4 if own else 0.05), "own settings")
         check(row["settings"] == ("lr=0.4" if own else None), f"and a column for them: {row['settings']}")
         check(summary["momentum"] == 0.9, "settings that suit dense by default")
-        check(row["sync_advised"] == summary["sync_advised"] == ("gtopk:0.1,warmup=64,putback=keep+momentum:0.9"
+        check(row["sync_advised"] == summary["sync_advised"] == ("gtopk:0.1,warmup=64,ladder=64,putback=keep+momentum:0.9"
                                                                  if own else None), "what ran")
     for group in dense:
         inside = [r for r in rows if (r["link"], r["workers"]) == group]
@@ -76,7 +76,7 @@ def figures(folder):
     table = succeed(*args[:-1]).stdout
     check(table.count("best") == len([r for r in rows if r["best"]]), "the best are marked")
     check("  settings" in table and "gtopk:0.1             lr=0.4 " in table, f"the column of settings: {table}")
-    check(table.count("gtopk:0.1 ran as gtopk:0.1,warmup=64,putback=keep+momentum:0.9\n") == 1, f"what ran: {table}")
+    check(table.count("gtopk:0.1 ran as gtopk:0.1,warmup=64,ladder=64,putback=keep+momentum:0.9\n") == 1, f"what ran: {table}")
     check("2 workers" in table and "1gbit,10us, 3 workers" in table, "headings")
     expect_error(2, ["other settings"], *args, "--lr", "0.3")
 

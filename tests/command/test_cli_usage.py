@@ -226,19 +226,19 @@ def help_is_there():
 def advice():
     """What goes with the optimizer is taken, and said in one line; --advice off leaves it out."""
     sgd, adam = ["--momentum", "0.9"], ["--optimizer", "adam"]
-    moved, update = "topk:0.1,warmup=64+momentum:0.9", \
+    moved, update = "topk:0.1,warmup=64,ladder=64+momentum:0.9", \
         "update:scale=auto+topk:0.1,warmup=64+momentum:0.6,dampening=0.6"
     for flags, sync, used, warning in [
             (sgd, "topk:0.1", moved, None),
             ([*sgd, "--nesterov", "on"], "topk:0.1", moved + ",nesterov=on", None), (adam, "topk:0.1", update, None),
             (["--optimizer", "adamw"], "topk:0.1", update, None),
             (["--momentum", "0"], "topk:0.1", None, None),
-            (sgd, "drop:0.9+q:4", "drop:0.9,warmup=64+q:4+momentum:0.9", None),
+            (sgd, "drop:0.9+q:4", "drop:0.9,warmup=64,ladder=64+q:4+momentum:0.9", None),
             (sgd, "topk:1", None, None), (sgd, "topk:0.1,residual=off", None, None),
             (["--momentum", "0"], "gtopk:0.1+momentum:0.9", None, None),
             (sgd, "dense", None, None), (adam, "local:4", None, None),
             (sgd, "a2sgd", None, "diverge with momentum"),
-            (sgd, "gtopk:0.001", "gtopk:0.001,warmup=64,putback=keep+momentum:0.9", "so low a density"),
+            (sgd, "gtopk:0.001", "gtopk:0.001,warmup=64,ladder=64,putback=keep+momentum:0.9", "so low a density"),
             ([*sgd, "--advice", "off"], "topk:0.1", None, None)]:
         with tempfile.TemporaryDirectory() as directory:
             r = run("train", *SMALL, "--steps", "2", "--workers", "2", "--sync", sync, *flags,

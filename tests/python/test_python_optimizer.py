@@ -321,7 +321,7 @@ def says_what_it_does(rank, workers):
     _, lines, found = heard(lambda: run.attach("gtopk:0.001"))
     run.close()
     if rank == 0:
-        assert lines == ["gradwire: 'gtopk:0.001' becomes 'gtopk:0.001,warmup=64,putback=keep"
+        assert lines == ["gradwire: 'gtopk:0.001' becomes 'gtopk:0.001,warmup=64,ladder=64,putback=keep"
                          "+momentum:0.9': the optimizer's momentum of 0.9 moves in front of the "
                          "selection, since entries are sent late"], lines
         assert len(found) == 1 and "so low a density" in str(found[0].message), found
@@ -381,7 +381,7 @@ def advises(rank, workers):
     net = Net()
     advice = gradwire.advise("topk:0.01", SGD(net.parameters(), RATE, momentum=0.9), 4)
     assert advice.takes_momentum and advice.reason and not advice.warning, advice
-    assert advice.spec == "topk:0.01,warmup=64+momentum:0.9", advice
+    assert advice.spec == "topk:0.01,warmup=64,ladder=64+momentum:0.9", advice
     advice = gradwire.advise("topk:0.01", torch.optim.Adam(net.parameters()), 4)
     assert not advice.takes_momentum and advice.spec == (
         "update:scale=auto+topk:0.01,warmup=64+momentum:0.6,dampening=0.6"), advice

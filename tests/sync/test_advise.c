@@ -27,6 +27,10 @@ typedef struct advised {
         .struct_size = sizeof(gw_optimizer_info), .workers = 4, .adaptive = 1, \
         __VA_ARGS__                                                            \
     }
+#define MANY                                                                    \
+    {                                                                           \
+        .struct_size = sizeof(gw_optimizer_info), .workers = 9, .momentum = 0.9 \
+    }
 #define ADAM    ADAPTIVE(.beta1 = 0.9)
 #define RMSPROP ADAPTIVE(.beta1 = 0)
 
@@ -39,29 +43,35 @@ static const advised table[] = {
     {"qsgd:4", ADAM, NULL, 0, NULL},
     {"local:8", ADAM, NULL, 0, NULL},
     {"local:8+topk:0.01", ADAM, NULL, 0, NULL},
-    {"topk:0.01", SGD(.momentum = 0.9), "topk:0.01,warmup=64+momentum:0.9", 1, NULL},
+    {"topk:0.01", SGD(.momentum = 0.9), "topk:0.01,warmup=64,ladder=64+momentum:0.9", 1,
+     NULL},
     {"topk:0.01,warmup=0", SGD(.momentum = 0.9), "topk:0.01,warmup=0+momentum:0.9", 1,
      NULL},
     {"topk:0.01,ladder=8", SGD(.momentum = 0.9), "topk:0.01,ladder=8+momentum:0.9", 1,
      NULL},
     {"gtopk:0.01+q:4", SGD(.momentum = 0.9, .nesterov = 1),
-     "gtopk:0.01,warmup=64,putback=keep+q:4+momentum:0.9,nesterov=on", 1, NULL},
+     "gtopk:0.01,warmup=64,ladder=64,putback=keep+q:4+momentum:0.9,nesterov=on", 1,
+     NULL},
     {"topk:0.01", SGD(.momentum = 0.8, .nesterov = 1),
-     "topk:0.01,warmup=64+momentum:0.8,nesterov=on", 1, NULL},
+     "topk:0.01,warmup=64,ladder=64+momentum:0.8,nesterov=on", 1, NULL},
     {"drop:0.99,warmup=9", SGD(.momentum = 0.9, .nesterov = 1),
      "drop:0.99,warmup=9+momentum:0.9,nesterov=on", 1, NULL},
     {"dense", SGD(.momentum = 0.9, .nesterov = 1), NULL, 0, NULL},
     {"topk:0.01+check:100", SGD(.momentum = 0.9),
-     "topk:0.01,warmup=64+momentum:0.9+check:100", 1, NULL},
+     "topk:0.01,warmup=64,ladder=64+momentum:0.9+check:100", 1, NULL},
     {"gtopk:0.01+q:4+check:0", SGD(.momentum = 0.9),
-     "gtopk:0.01,warmup=64,putback=keep+q:4+momentum:0.9+check:0", 1, NULL},
+     "gtopk:0.01,warmup=64,ladder=64,putback=keep+q:4+momentum:0.9+check:0", 1, NULL},
     {"topk:0.01+check:100", ADAM,
      "update:scale=auto+topk:0.01,warmup=64+momentum:0.6,dampening=0.6+check:100", 0,
      NULL},
     {"gtopk:0.01,putback=own", SGD(.momentum = 0.9),
-     "gtopk:0.01,putback=own,warmup=64+momentum:0.9", 1, NULL},
+     "gtopk:0.01,putback=own,warmup=64,ladder=64+momentum:0.9", 1, NULL},
     {"drop:0.99", SGD(.momentum = 0.5, .dampening = 0.1),
-     "drop:0.99,warmup=64+momentum:0.5,dampening=0.1", 1, NULL},
+     "drop:0.99,warmup=64,ladder=64+momentum:0.5,dampening=0.1", 1, NULL},
+    /* Lists that go to all would make the ladder dear; merges do not. */
+    {"topk:0.01", MANY, "topk:0.01,warmup=64+momentum:0.9", 1, NULL},
+    {"gtopk:0.01", MANY, "gtopk:0.01,warmup=64,ladder=64,putback=keep+momentum:0.9", 1,
+     NULL},
     {"topk:0.01", SGD(.momentum = 0), NULL, 0, NULL},
     {"topk:0.01+momentum:0.8", SGD(.momentum = 0), NULL, 0, NULL},
     {"topk:0.01+momentum:0.8", SGD(.momentum = 0.9), NULL, 0, "both have momentum"},
@@ -85,7 +95,8 @@ static const advised table[] = {
     {"gtopk:0.001", ADAM, "update:scale=auto+gtopk:0.001,warmup=64,ladder=64" MOVED, 0,
      "so low a density"},
     {"gtopk:0.001", SGD(.momentum = 0.9),
-     "gtopk:0.001,warmup=64,putback=keep+momentum:0.9", 1, "so low a density"},
+     "gtopk:0.001,warmup=64,ladder=64,putback=keep+momentum:0.9", 1,
+     "so low a density"},
     {"a2sgd", SGD(.momentum = 0.9), NULL, 0, "diverge with momentum"},
     {"a2sgd:resync=8", SGD(.momentum = 0.9), NULL, 0, NULL},
 };

@@ -30,7 +30,7 @@ static void momentum_moves(void **state)
 
     (void)state;
     gwt_summary s = run(&c);
-    c.sync = "topk:0.1,warmup=64+momentum:0.9";
+    c.sync = "topk:0.1,warmup=64,ladder=64+momentum:0.9";
     c.hyper.momentum = 0.0;
     gwt_summary same = run(&c);
     c.sync = "topk:0.1";
@@ -51,7 +51,7 @@ static void nesterov_moves(void **state)
     gwt_summary plain = run(&c);
     c.hyper.nesterov = 1;
     gwt_summary s = run(&c);
-    c.sync = "topk:0.1,warmup=64+momentum:0.9,nesterov=on";
+    c.sync = "topk:0.1,warmup=64,ladder=64+momentum:0.9,nesterov=on";
     c.hyper = (gwt_hyper){0};
     gwt_summary same = run(&c);
     assert_true(s.model_hash == same.model_hash);
@@ -166,9 +166,11 @@ static void changes_are_told(void **state)
     gwt_config c = advised("topk:0.1");
 
     (void)state;
-    assert_says(&c, "topk:0.1 runs as topk:0.1,warmup=64+momentum:0.9: ", NULL);
+    assert_says(&c,
+                "topk:0.1 runs as topk:0.1,warmup=64,ladder=64+momentum:0.9: ", NULL);
     c.hyper.nesterov = 1;
-    assert_says(&c, "runs as topk:0.1,warmup=64+momentum:0.9,nesterov=on: ", NULL);
+    assert_says(
+        &c, "runs as topk:0.1,warmup=64,ladder=64+momentum:0.9,nesterov=on: ", NULL);
     c.hyper.nesterov = 0;
     c.advice = 0;
     assert_says(&c, NULL, NULL);

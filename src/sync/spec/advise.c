@@ -5,7 +5,8 @@
  * Specs that choose entries of gradients for themselves send them late, as sums.
  *
  *   SGD with momentum  It goes in front of the selection, +momentum:M. The first
- *                      steps are dense, and merges keep what loses.
+ *                      steps are dense, the next go down a ladder of densities, and
+ *                      merges keep what loses.
  *
  *   adaptive           The size of late sums is not that of gradients, so the
  *                      changes of the model are exchanged, as much longer as the
@@ -31,7 +32,8 @@
  * are largest and change most. Fewer give less with 8 workers, more cost bytes. */
 #define FIRST_STEPS "64"
 
-/* Below this part of the entries more than a point is lost with 8 workers. */
+/* Below this part of the entries up to a point was lost with 8 workers, and more in
+ * short runs of larger models. */
 #define SPARSE_BELOW 0.005
 
 static bool is_late(const gwi_spec *spec)
@@ -89,28 +91,36 @@ static size_t before_check(const char *text)
     return check != NULL ? (size_t)(check - text) : strlen(text);
 }
 
-/* The first steps are whole, unless the text says how the run begins; very sparse specs
- * then go down a ladder of densities. */
-static void add_beginning(const gwi_spec *spec, char *text, size_t cap)
+/* The first rung of a ladder sends a quarter of the entries. Where every list goes to
+ * all workers, more than so many of them make it dearer than dense steps. */
+#define MOST_ON_LADDER 8
+
+/* The first steps are whole, unless the text says how the run begins. A ladder of
+ * densities follows with momentum, and with changes of the model if few are sent. */
+static void add_beginning(const gwi_spec *spec, const gw_optimizer_info *opt,
+                          char *text, size_t cap)
 {
+    const gwi_exchange *exchange = gwi_exchange_of(spec);
+    bool dear = exchange->gathers != NULL && exchange->gathers(spec) &&
+                opt->workers > MOST_ON_LADDER;
+
     if (strstr(text, "warmup") != NULL || strstr(text, "ladder") != NULL)
         return;
     add_option(text, cap, "warmup", FIRST_STEPS);
-    if (gwi_selector_of(spec)->density(spec) < SPARSE_BELOW)
+    if (opt->adaptive ? gwi_selector_of(spec)->density(spec) < SPARSE_BELOW : !dear)
         add_option(text, cap, "ladder", FIRST_STEPS);
 }
 
 /* Where entries lose on their way, one velocity for all wants them to stay where they
  * were merged. */
-static gw_status advise_momentum(const char *text, const gw_optimizer_info *opt,
-                                 gw_advice *a)
+static gw_status advise_momentum(const gwi_spec *spec, const char *text,
+                                 const gw_optimizer_info *opt, gw_advice *a)
 {
     char changed[sizeof a->spec], stage[sizeof a->spec];
 
     size_t stages = before_check(text);
     snprintf(changed, sizeof changed, "%.*s", (int)stages, text);
-    if (strstr(text, "ladder") == NULL)
-        add_option(changed, sizeof changed, "warmup", FIRST_STEPS);
+    add_beginning(spec, opt, changed, sizeof changed);
     add_option(changed, sizeof changed, "putback", "keep");
     snprintf(stage, sizeof stage, "+momentum:%.9g%s", opt->momentum,
              opt->nesterov ? ",nesterov=on" : "");
@@ -140,7 +150,7 @@ static gw_status advise_update(const gwi_spec *spec, const char *text,
     char changed[sizeof a->spec], behind[sizeof a->spec] = "";
 
     snprintf(changed, sizeof changed, "%.*s", (int)stages, text);
-    add_beginning(spec, changed, sizeof changed);
+    add_beginning(spec, opt, changed, sizeof changed);
     if (moved > 0)
         snprintf(behind, sizeof behind, "+momentum:%.4g,dampening=%.4g", moved, moved);
     snprintf(behind + strlen(behind), sizeof behind - strlen(behind), "%s",
@@ -174,8 +184,8 @@ static const char *warning_for(const gwi_spec *spec, const gw_optimizer_info *op
         return "the spec and the optimizer both have momentum: set that of the "
                "optimizer to 0, or leave it to gradwire (docs/choosing.md)";
     if (gwi_selector_of(spec)->density(spec) < SPARSE_BELOW)
-        return "so low a density cost more than a point of accuracy in our runs; 0.01 "
-               "did not (docs/choosing.md)";
+        return "so low a density cost up to a point of accuracy in our runs, and more "
+               "in short ones of larger models; 0.01 costs less (docs/choosing.md)";
     return "";
 }
 
@@ -206,7 +216,7 @@ gw_status gw_spec_advise(const char *text, const gw_optimizer_info *opt,
         if (opt->adaptive && !gwi_is_late(&spec))
             GWI_TRY(advise_update(&spec, text, opt, &a));
         else if (!opt->adaptive && opt->momentum > 0)
-            GWI_TRY(advise_momentum(text, opt, &a));
+            GWI_TRY(advise_momentum(&spec, text, opt, &a));
     }
     snprintf(a.warning, sizeof a.warning, "%s", warning_for(&spec, opt));
     *advice = a;
