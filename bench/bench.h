@@ -116,6 +116,7 @@ extern const gwb_group gwb_group_kernels;
 extern const gwb_group gwb_group_wire;
 extern const gwb_group gwb_group_link;
 extern const gwb_group gwb_group_exchange;
+extern const gwb_group gwb_group_beside;
 extern const gwb_group gwb_group_recipes;
 extern const gwb_group gwb_group_train;
 extern const gwb_group gwb_group_model;

@@ -289,8 +289,8 @@ static void say_assumed(const gwc_plan *plan, FILE *to)
     fprintf(
         to,
         "Assumed: %s; every step computes %s (%s); nothing else uses the link%s; "
-        "and the exchange does not overlap with computing, except with delay=1, where "
-        "it runs beside the next step. Dense can overlap with backward: "
+        "and the exchange does not overlap with computing, except with delay, where "
+        "it runs beside further steps. Dense can overlap with backward: "
         "its step would then take %s at the least. Gradients were made up, and "
         "coding was timed on this machine's processor.",
         plan->here ? "the workers share this machine's processors"

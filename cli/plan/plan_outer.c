@@ -77,7 +77,8 @@ static int is_outer(const gwc_plan_row *row)
 {
     return has(row, GW_TRAIT_MEETS) &&
            has(row, GW_TRAIT_OUTER_STEP | GW_TRAIT_SPARSE) && row->info.growth == 0.0 &&
-           row->info.period > 0 && !row->result.exchanges_nothing;
+           row->info.period > 0 && !row->result.exchanges_nothing &&
+           !has(row, GW_TRAIT_LATE); /* costs nothing, however short its period */
 }
 
 /* Whole changes if their period is not too long, or else whatever exchanges fastest. */

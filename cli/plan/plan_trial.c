@@ -37,6 +37,7 @@ typedef struct trial {
     const char *spec;
     size_t n;              /* floats of a worker here */
     size_t warm, measured; /* steps */
+    size_t fragments;      /* that the spec cuts a model into */
     gwc_virtual_net *net;
     const float *made_up; /* n and all shifts */
     pthread_barrier_t meet;
@@ -76,6 +77,7 @@ static gw_status count_steps(trial *t)
     GWT_TRY(gw_spec_describe(t->spec, &info));
     if (info.growth == 0.0 && info.period > 0 && info.period <= PERIOD_MOST)
         period = (size_t)info.period;
+    t->fragments = (size_t)info.fragments;
     t->warm = whole_periods(WARM_STEPS, period);
     t->measured = whole_periods(MEASURED_STEPS, period);
     return GW_OK;
@@ -85,10 +87,13 @@ static gw_status count_steps(trial *t)
  */
 
 /* Which tensors the model has is not known. Square matrices of a usual width are
- * assumed, for methods that look at rows and columns; what fills no row is a vector. */
-static gw_status make_layout(gw_layout **out, size_t n)
+ * assumed, for methods that look at rows and columns, and at least one for each
+ * fragment of a model; what fills no row is a vector. */
+static gw_status make_layout(gw_layout **out, size_t n, size_t fragments)
 {
-    gw_tensor *t = gwt_calloc(n / (WIDTH * WIDTH) + 2, sizeof *t, "tensors");
+    size_t most = n / WIDTH / fragments < WIDTH ? n / WIDTH / fragments : WIDTH;
+    size_t height = fragments > 1 && most > 0 ? most : WIDTH;
+    gw_tensor *t = gwt_calloc(n / (height * WIDTH) + 2, sizeof *t, "tensors");
     size_t count = 0, at = 0;
     gw_status st;
 
@@ -96,7 +101,7 @@ static gw_status make_layout(gw_layout **out, size_t n)
         return GW_ERR_NOMEM;
     while (n - at >= WIDTH) {
         size_t rows = (n - at) / WIDTH;
-        rows = rows < WIDTH ? rows : WIDTH;
+        rows = rows < height ? rows : height;
         t[count++] = (gw_tensor){"matrix", at, rows, WIDTH};
         at += rows * WIDTH;
     }
@@ -117,7 +122,7 @@ static gw_status open_worker(worker *w)
         return GW_ERR_NOMEM;
     w->params = w->grad + w->t->n;
     GWT_TRY(gwc_virtual_net_join(&w->comm, w->t->net, w->rank));
-    GWT_TRY(make_layout(&layout, w->t->n));
+    GWT_TRY(make_layout(&layout, w->t->n, w->t->fragments));
     st = gw_sync_new(&w->sync, w->t->spec, layout, w->comm, NULL);
     gw_layout_free(layout);
     if (st == GW_OK)

@@ -64,6 +64,20 @@ def whole_periods():
     check(9 * entries <= 8 * sent <= 10.5 * entries, f"sparseloco: {sent} bytes of {entries} entries")
 
 
+def beside_computing():
+    """A ring takes 96 ms. Each of two exchanges in a period has `delay` steps beside it."""
+    job = ["--params", 200000, "--workers", 4, "--link", "100mbit,1us", "--compute"]
+    late = "diloco:20,fragments=2,delay=4"
+    for compute in (100, 5):
+        rows = plan(*job, compute, "--sync", f"diloco:20 diloco:20,fragments=2 {late} dense:delay=1")
+        hidden = 2 * 4 / 20 * compute * 1e-3
+        for sync, want in ((late, max(0, 96e-3 / 20 - hidden)), ("diloco:20,fragments=2", 96e-3 / 20),
+                           ("dense:delay=1", max(0, 96e-3 - compute * 1e-3))):
+            took = rows[sync]["step_s"] - compute * 1e-3
+            check(abs(took - want) <= 0.3 * want + 2e-3, f"{sync} at {compute} ms: {took}, not {want}")
+    check(near(rows[late]["bytes_per_step"], rows["diloco:20"]["bytes_per_step"], 0.01), "bytes in fragments")
+
+
 def outer_steps():
     """The period, and whether to send few entries, follow from the time of an exchange: 9.6 s in a ring."""
     job = ["--params", 200000, "--workers", 4, "--link", "1mbit,1ms"]
@@ -380,6 +394,7 @@ def wrong_use():
 
 slow_network()
 whole_periods()
+beside_computing()
 outer_steps()
 parts_add_up()
 long_periods()
