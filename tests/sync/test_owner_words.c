@@ -7,9 +7,12 @@
 #include "support_ranks.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base.h"
+
+static atomic_int most; /* words of any worker in any step */
 
 enum { N = 100000, K = N / 100, STEPS = 6, WORDS = 6 * K };
 
@@ -23,6 +26,14 @@ static void fill(float *g, uint64_t seed)
     }
 }
 
+static void keep_most(int words)
+{
+    int known = atomic_load(&most);
+
+    while (words > known && !atomic_compare_exchange_weak(&most, &known, words)) {
+    }
+}
+
 static gw_status step(gw_sync *s, float *g, int rank, uint64_t t)
 {
     gw_stats before = gw_sync_stats(s), after;
@@ -32,6 +43,7 @@ static gw_status step(gw_sync *s, float *g, int rank, uint64_t t)
     after = gw_sync_stats(s);
     uint64_t sent = (after.bytes_sent - before.bytes_sent) / 4;
     uint64_t received = (after.bytes_received - before.bytes_received) / 4;
+    keep_most((int)(sent > received ? sent : received));
     REQUIRE(sent <= WORDS && received <= WORDS,
             "step %d, worker %d: %d words sent, %d received, %d at most", (int)t, rank,
             (int)sent, (int)received, (int)WORDS);
@@ -45,9 +57,8 @@ static gw_status body(gw_comm *c, void *arg)
     gw_layout *layout;
     gw_sync *s = NULL;
 
-    (void)arg;
     PASS_ON(gw_layout_new(&layout, &tensor, 1));
-    gw_status st = gw_sync_new(&s, "oktopk:0.01", layout, c, NULL);
+    gw_status st = gw_sync_new(&s, arg, layout, c, NULL);
     gw_layout_free(layout);
     for (uint64_t t = 1; st == GW_OK && t <= STEPS; t++)
         st = step(s, g, gw_comm_rank(c), t);
@@ -56,13 +67,25 @@ static gw_status body(gw_comm *c, void *arg)
     return st;
 }
 
-static void test_words(void **state)
+static void hold(char *spec)
 {
     static const int workers[] = {2, 3, 4, 7, 8, 16, 32};
 
+    for (size_t i = 0; i < sizeof workers / sizeof *workers; i++) {
+        atomic_store(&most, 0);
+        assert_run_ok(ranks_run(RANKS_THREADS, workers[i], body, spec));
+        print_message("%s, %d workers: at most %.2f k words\n", spec, workers[i],
+                      (double)atomic_load(&most) / K);
+    }
+}
+
+static void test_words(void **state)
+{
+    char recipe[] = "oktopk:0.01", option[] = "topk:0.01,via=owner";
+
     (void)state;
-    for (size_t i = 0; i < sizeof workers / sizeof *workers; i++)
-        assert_run_ok(ranks_run(RANKS_THREADS, workers[i], body, NULL));
+    hold(recipe);
+    hold(option);
 }
 
 int main(void)
