@@ -175,14 +175,19 @@ class Joining:
         return records
 
     def _host(self, record):
-        records, guests = {0: record}, []
+        records, guests = {0: record}, {}
         with self._listen(self.where) as door:
             while len(records) < self.workers:
                 line = self._answer(MEET, door)
-                guests.append(line)
-                records[line.peer] = line.hear(RECORD)
+                if line.peer in guests:  # it had no patience and calls again
+                    guests[line.peer].sock.close()
+                guests[line.peer] = line
+                try:
+                    records[line.peer] = line.hear(RECORD)
+                except (NotJoined, ConnectionError):
+                    continue
         ordered = [records[r] for r in range(self.workers)]
-        for line in guests:
+        for line in guests.values():
             with line.sock:
                 line.say("everybody", EVERYBODY,
                          b"".join(struct.pack("<I", len(r)) + r for r in ordered))
