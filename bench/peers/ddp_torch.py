@@ -77,6 +77,13 @@ def no_hook(state, bucket):
     return future
 
 
+def waiting_hook(comm, bucket):
+    """Nothing is exchanged, but the workers wait for each other once in a step, as in any
+    exchange: what is left is what that costs where workers share cores."""
+    comm.barrier()
+    return no_hook(comm, bucket)
+
+
 def with_hook(state, hook, **options):
     model = DistributedDataParallel(network(), **options)
     model.register_comm_hook(state, hook)
@@ -120,6 +127,7 @@ def ways(spec):
     gradwire.attach(through.model, spec, through.optimizer, momentum="off", transport="group")
     return {"no exchange": Way(network()),
             "hook that does nothing": with_hook(None, no_hook, **one),
+            "hook that only waits": with_hook(handle._sync.comm, waiting_hook, **one),
             "plain DDP": Way(DistributedDataParallel(network())),
             "fp16 hook": with_hook(None, default_hooks.fp16_compress_hook),
             **powersgd(),

@@ -152,11 +152,42 @@ void gwi_topk_work_init(gwi_topk_work *work, void *memory, size_t n, size_t k,
 typedef struct search {
     float *r;
     const float *g;
+    const gw_piece *pieces; /* in place of g; NULL: none */
+    size_t count;           /* of pieces */
     size_t n, k;
     int32_t above;
     unsigned parts;
     gwi_list list[GWI_THREADS_MAX];
 } search;
+
+/* What collect() does, with a gradient in pieces. It counts from the beginning of r,
+ * so it is given where g would begin if all of it lay before and behind a piece. */
+static size_t collect_pieces(const search *s, size_t i, size_t end, int32_t above,
+                             gwi_list *out)
+{
+    size_t begin = 0;
+
+    for (size_t c = 0; i < end && c < s->count; begin += s->pieces[c++].floats) {
+        size_t stop = begin + s->pieces[c].floats;
+        stop = stop < end ? stop : end;
+        if (i >= stop)
+            continue;
+        uintptr_t g = (uintptr_t)s->pieces[c].at - begin * sizeof(float);
+        size_t at = gwi_select()->collect(s->r, (const float *)g, i, stop, above, out);
+        if (at < stop)
+            return at;
+        i = stop;
+    }
+    return i;
+}
+
+static size_t collect_some(const search *s, size_t i, size_t end, int32_t above,
+                           gwi_list *out)
+{
+    if (s->pieces != NULL)
+        return collect_pieces(s, i, end, above, out);
+    return gwi_select()->collect(s->r, s->g, i, end, above, out);
+}
 
 static void search_part(void *arg, size_t part)
 {
@@ -168,7 +199,7 @@ static void search_part(void *arg, size_t part)
     int32_t above = s->above;
 
     list->n = 0;
-    while ((i = gwi_select()->collect(s->r, s->g, i, end, above, list)) < end) {
+    while ((i = collect_some(s, i, end, above, list)) < end) {
         above = above_key(thin_out(list, s->k, s->r));
     }
 }
@@ -257,6 +288,7 @@ static size_t search_down(search *s, int32_t guess)
         guess = guess > 0 ? guess : 0;
         size_t found = search_all(s, guess);
         s->g = NULL;
+        s->pieces = NULL;
         if (tries == 0)
             first = found;
         if (found >= s->k || guess == 0)
@@ -303,27 +335,51 @@ static int32_t choose(search *s, gwi_list *out)
     return nth;
 }
 
+/* Selects at least one. */
+static size_t select_largest(search *s, gwi_topk_guess *guess,
+                             const gwi_topk_work *work, uint32_t *index, float *value)
+{
+    gwi_list out = {index, value, 0, s->k};
+    size_t first, cap;
+
+    s->parts = s->n < SHARED_MIN ? 1 : work->parts;
+    cap = work->entries / s->parts;
+    for (unsigned p = 0; p < s->parts; p++)
+        s->list[p] = (gwi_list){work->index + cap * p, work->value + cap * p, 0, cap};
+    first = search_down(s, first_guess(guess, s));
+    gwi_guess_learn(guess, s->n, s->k, first, choose(s, &out));
+    return out.n;
+}
+
 size_t gwi_select_topk(gwi_topk_guess *guess, gwi_topk_work *work, float *r,
                        const float *g, size_t n, size_t k, uint32_t *index,
                        float *value)
 {
     search s = {.r = r, .g = g, .n = n, .k = k};
-    gwi_list out = {index, value, 0, k};
-    size_t first, cap;
 
     assert(k <= n);
-    s.parts = n < SHARED_MIN ? 1 : work->parts;
-    cap = work->entries / s.parts;
-    for (unsigned p = 0; p < s.parts; p++)
-        s.list[p] = (gwi_list){work->index + cap * p, work->value + cap * p, 0, cap};
     if (k == 0) {
         if (g)
             gwi_add(r, g, n);
         return 0;
     }
-    first = search_down(&s, first_guess(guess, &s));
-    gwi_guess_learn(guess, n, k, first, choose(&s, &out));
-    return out.n;
+    return select_largest(&s, guess, work, index, value);
+}
+
+/* Samples, which a selection without a guess begins with, are taken from r alone. */
+size_t gwi_select_topk_of(gwi_topk_guess *guess, gwi_topk_work *work, float *r,
+                          const gw_piece *pieces, size_t count, size_t n, size_t k,
+                          uint32_t *index, float *value)
+{
+    search s = {.r = r, .pieces = pieces, .count = count, .n = n, .k = k};
+
+    assert(k <= n);
+    if (k == 0 || !guess_holds(guess, n, k)) {
+        for (size_t c = 0, at = 0; c < count; at += pieces[c++].floats)
+            gwi_add(r + at, pieces[c].at, pieces[c].floats);
+        return gwi_select_topk(guess, work, r, NULL, n, k, index, value);
+    }
+    return select_largest(&s, guess, work, index, value);
 }
 
 /* ---- above a threshold ----------------------------------------------------- */

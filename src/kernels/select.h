@@ -15,6 +15,7 @@
 #ifndef GWI_SELECT_H
 #define GWI_SELECT_H
 
+#include "gradwire.h"
 #include "kernels/pool.h"
 
 #include <stdbool.h>
@@ -63,6 +64,11 @@ void gwi_topk_work_init(gwi_topk_work *work, void *memory, size_t n, size_t k,
 size_t gwi_select_topk(gwi_topk_guess *guess, gwi_topk_work *work, float *r,
                        const float *g, size_t n, size_t k, uint32_t *index,
                        float *value);
+
+/* The same for a gradient in pieces, n floats in all. */
+size_t gwi_select_topk_of(gwi_topk_guess *guess, gwi_topk_work *work, float *r,
+                          const gw_piece *pieces, size_t count, size_t n, size_t k,
+                          uint32_t *index, float *value);
 
 /* ---- the k largest of each tile ---------------------------------------------- */
 

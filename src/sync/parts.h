@@ -129,6 +129,10 @@ typedef struct gwi_selector {
     void (*run)(gw_sync *sync, float *r, const float *g);
     void (*agree)(gw_sync *sync, gwi_common *out);
 
+    /* * What run() does, for a gradient in pieces, which stay as they are. NULL: it
+     * cannot. It is asked only where the whole vector is one tile. */
+    void (*run_pieces)(gw_sync *sync, float *r, const gw_piece *pieces, size_t count);
+
     /* Whether these are the largest entries of the whole vector, as many as
      * gwi_wanted() says, so that a caller can choose them; NULL: no. */
     bool (*largest)(const gwi_spec *spec);
@@ -202,12 +206,14 @@ typedef struct gwi_coder {
 /* ---- exchange: how messages are combined --------------------------------------- */
 
 /* Where a vector is, and where its average goes. Either v has as many floats as the
- * layout. Or v is NULL, the vector is already in the residual, and its average goes to
- * the pieces, which are those of the whole vector and are zero. */
+ * layout. Or v is NULL, and the vector is in pieces, to which its average goes. They
+ * are those of the whole vector. Unless they are `fresh`, they are already in the
+ * residual and are zero. */
 typedef struct gwi_result {
     float *v;
     const gw_piece *pieces;
     size_t count;
+    bool fresh;
 } gwi_result;
 
 /* How messages wait for each other: the number of messages, and of bytes, that follow

@@ -2,10 +2,11 @@
  *
  * pieces.c - gradients in several pieces of memory.
  *
- * Sparse methods need no vector. Each piece is added to its place in the residual and
- * cleared while it is still in the cache. The selection then reads only the residual,
- * and the result is added to the pieces. Other methods copy the pieces into a vector of
- * the sync, and back. The bits are the same as with one vector. */
+ * Sparse methods need no vector. Top-k adds the pieces to the residual in the pass that
+ * selects; for others each piece is added to its place in the residual and cleared
+ * while it is still in the cache, and the selection then reads only the residual. The
+ * result is added to the pieces. Other methods copy the pieces into a vector of the
+ * sync, and back. The bits are the same as with one vector. */
 #include "sync/pieces.h"
 
 #include <string.h>

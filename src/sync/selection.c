@@ -35,7 +35,9 @@ void gwi_choose(gw_sync *s, const gwi_result *at)
     }
     if (r != NULL && decay != 1)
         gwi_scale(r, decay, s->layout->floats);
-    if (r != NULL)
+    if (at->fresh)
+        gwi_selector_of(&s->spec)->run_pieces(s, r, at->pieces, at->count);
+    else if (r != NULL)
         gwi_selector_of(&s->spec)->run(s, r, at->v);
     else
         gwi_selector_of(&s->spec)->run(s, at->v, NULL);
@@ -91,6 +93,8 @@ void gwi_result_clear(const gw_sync *s, const gwi_result *at)
 {
     if (at->v != NULL)
         memset(at->v, 0, s->layout->floats * sizeof *at->v);
+    for (size_t i = 0; at->fresh && i < at->count; i++)
+        memset(at->pieces[i].at, 0, at->pieces[i].floats * sizeof *at->pieces[i].at);
 }
 
 /* The entries of a list ascend, and so do the pieces. The list counts from `base`. */

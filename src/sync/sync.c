@@ -200,12 +200,41 @@ gw_status gwi_sync_whole(gw_sync *s, float *grad, gwi_note *note)
     return st;
 }
 
+/* Whether the selection can add the pieces to the residual in its own pass. */
+static bool selects_pieces(const gw_sync *s)
+{
+    const gwi_selector *selector = gwi_selector_of(&s->spec);
+
+    return s->segment_count == 1 && selector->run_pieces != NULL &&
+           selector->largest(&s->spec);
+}
+
+/* A step that one worker skips leaves no gradient in the pieces, which are in the
+ * residual by then. */
+static gw_status exchange_fresh(gw_sync *s, const gwi_result *at, gwi_note *note)
+{
+    gwi_result fresh = *at;
+    bool chosen = *note == 0;
+
+    fresh.fresh = true;
+    gwi_guard_begin(s, at);
+    gwi_encodes(s);
+    GWI_TRY(gwi_exchange_of(&s->spec)->run(s->segments[0], &fresh, note));
+    if (*note == 0)
+        gwi_guard_end(s);
+    else if (chosen)
+        gwi_result_clear(s, &fresh);
+    return GW_OK;
+}
+
 /* Pieces that are in the residual hold nothing but what segments gave. */
 static gw_status exchange_pieces(gw_sync *s, const gwi_result *at, gwi_note *note)
 {
     gwi_note own = *note;
     bool gave = false;
 
+    if (selects_pieces(s))
+        return exchange_fresh(s, at, note);
     gwi_guard_begin(s, at);
     if (own == 0)
         gwi_pieces_move(at, s->kept[GWI_RESIDUAL]);

@@ -157,6 +157,16 @@ static void topk_run(gw_sync *s, float *r, const float *g)
     s->list.n = gwi_select_tiles(&tiles, r, g, n, s->list.index, s->list.value);
 }
 
+static void topk_run_pieces(gw_sync *s, float *r, const gw_piece *pieces, size_t count)
+{
+    topk *x = gwi_state(s, GWI_SELECTOR);
+    gwi_list *list = &s->list;
+
+    list->n =
+        gwi_select_topk_of(x->guesses, &x->work, r, pieces, count, s->layout->floats,
+                           gwi_wanted(s), list->index, list->value);
+}
+
 static bool topk_largest(const gwi_spec *spec)
 {
     return ((const options *)gwi_options_of(spec, GWI_SELECTOR))->tile == 0;
@@ -172,6 +182,7 @@ const gwi_selector gwi_selector_topk = {
     .density = topk_density,
     .most = topk_most,
     .run = topk_run,
+    .run_pieces = topk_run_pieces,
     .largest = topk_largest,
     .shows_bad = true,
 };
