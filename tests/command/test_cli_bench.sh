@@ -60,6 +60,15 @@ grep -q '"isa": "c"' rows || fail "GW_CPU_OFF is not heeded"
 "$GRADWIRE" bench kernels --quick --json --filter bf16 --threads 2 >rows
 grep -q '"threads": 2' rows || fail "--threads is not heeded"
 
+# A page with a section for each CPU: added the first time, replaced the second.
+printf '# Kernels\n\nText.\n\n## Another CPU\n\nIts rows.\n' >page
+for _ in 1 2; do
+    "$GRADWIRE_SOURCE/bench/machine" --page page --name "This CPU" rows
+done
+[ "$(grep -c '^## This CPU$' page)" -eq 1 ] || fail "a section is not replaced: $(cat page)"
+grep -q '^|bf16: encode|100,000|' page || fail "a row is missing: $(cat page)"
+[ "$(grep -c '^Its rows.$' page)" -eq 1 ] || fail "the section of another CPU is not kept"
+
 # Wrong usage.
 code=0
 "$GRADWIRE" bench kernel --quick 2>error || code=$?
