@@ -120,6 +120,7 @@ extern const gwb_group gwb_group_beside;
 extern const gwb_group gwb_group_recipes;
 extern const gwb_group gwb_group_train;
 extern const gwb_group gwb_group_model;
+extern const gwb_group gwb_group_tls; /* only with libgradwire-group */
 
 /* The i-th group, NULL past the end. */
 const gwb_group *gwb_group_at(size_t i);

@@ -18,6 +18,9 @@ enum { FLOATS = 25000000, FLOATS_QUICK = 100000 };
 static const gwb_group *const table[] = {
     &gwb_group_kernels, &gwb_group_wire,  &gwb_group_link,  &gwb_group_exchange,
     &gwb_group_recipes, &gwb_group_train, &gwb_group_model, &gwb_group_beside,
+#ifdef GRADWIRE_HAVE_GROUP
+    &gwb_group_tls,
+#endif
 };
 
 const gwb_group *gwb_group_at(size_t i)
