@@ -27,9 +27,14 @@ def tiles_of(layout, chunk):
                 yield places[r:r_end, c:c_end]
 
 
+def cosine(a, b):
+    """cos(pi a / b); pi / 2 is not a float, but its cosine is 0."""
+    return 0.0 if 2 * a % (2 * b) == b else math.cos(math.pi * a / b)
+
+
 def matrix(rows, m, first, scale, odd):
     """E or O of length m, by rows."""
-    entries = [[(scale if c or odd else first) * math.cos(math.pi * (2 * j + 1) * (2 * c + odd) / (2 * m))
+    entries = [[(scale if c or odd else first) * cosine((2 * j + 1) * (2 * c + odd), 2 * m)
                 for j in range(rows)] for c in range(rows)]
     return np.array(entries).astype(F).reshape(rows, rows)
 
