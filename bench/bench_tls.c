@@ -150,7 +150,7 @@ static void add_row(gwb_sheet *sheet, const char *name, size_t bytes, double sec
 static gw_status run(gwb_sheet *sheet)
 {
     size_t bytes = sheet->set->quick ? BYTES_QUICK : BYTES;
-    double best[2] = {0, 0}, now[2];
+    double best[2] = {0, 0}, now[2] = {0, 0};
     gwg_tls *tls;
     gw_status st = gwg_tls_new(&tls, "bench", "the key of a benchmark");
 

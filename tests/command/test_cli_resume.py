@@ -21,7 +21,7 @@ import time
 GRADWIRE = os.path.abspath(os.environ["GRADWIRE"])
 FEW = 20
 KILLS = int(os.environ.get("GW_KILLS", str(FEW)))
-SEED = int(os.environ.get("GW_TEST_SEED", str(time.time_ns() % 1000000)))
+SEED = int(os.environ.get("GW_TEST_SEED") or os.environ.get("GW_DEFAULT_SEED") or time.time_ns() % 1000000)
 JOB = ["--workers", "3", "--log-every", "11", "--lr", "0.02", "--quiet"]
 SYNCS = [["--sync", "dense"], ["--sync", "gtopk:0.02,ladder=8"], ["--sync", "drop:0.97"],
          ["--sync", "update:start=4+topk:0.05"], ["--sync", "topk:0.05,warmup=3"],

@@ -193,7 +193,7 @@ def test_records():
 
 
 def test_mutated_records():
-    seed = int(os.environ.get("GW_TEST_SEED") or random.randrange(1 << 32))
+    seed = int(os.environ.get("GW_TEST_SEED") or os.environ.get("GW_DEFAULT_SEED") or random.randrange(1 << 32))
     print(f"seed {seed}")
     rng = random.Random(seed)
     good = members.Member(1, 4, "host", b"s" * 32, (("10.0.0.1", 4321),)).pack()

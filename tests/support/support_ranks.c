@@ -131,6 +131,8 @@ uint64_t test_seed(void)
 
     if (seed == 0) {
         const char *text = getenv("GW_TEST_SEED");
+        if (text == NULL)
+            text = getenv("GW_DEFAULT_SEED");
         seed = text != NULL ? strtoull(text, NULL, 10) : (uint64_t)time(NULL);
         print_message("GW_TEST_SEED=%llu\n", (unsigned long long)seed);
     }

@@ -15,6 +15,8 @@ void values_seed(void)
 {
     const char *text = getenv("GW_TEST_SEED");
 
+    if (text == NULL)
+        text = getenv("GW_DEFAULT_SEED");
     state = text ? strtoull(text, NULL, 0) : (uint64_t)time(NULL);
     printf("GW_TEST_SEED=%llu\n", (unsigned long long)state);
 }

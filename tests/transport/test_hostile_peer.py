@@ -28,7 +28,7 @@ sys.path.insert(0, os.path.join(HERE, "hostile"))
 import mutations  # noqa: E402
 from mutations import AGREE  # noqa: E402
 
-SEED = int(os.environ.get("GW_TEST_SEED", str(time.time_ns() % 1000000)))
+SEED = int(os.environ.get("GW_TEST_SEED") or os.environ.get("GW_DEFAULT_SEED") or time.time_ns() % 1000000)
 # They turn the direction of writing.
 TURNS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 ONLY = os.environ.get("GW_HOSTILE_CASE")

@@ -30,7 +30,7 @@ import format_reader  # noqa: E402
 from bytes_and_checks import Unexplained, crc32c, fnv1a  # noqa: E402
 from tape import build_driver, capture  # noqa: E402
 
-SEED = int(os.environ.get("GW_TEST_SEED", str(time.time_ns() % 1000000)))
+SEED = int(os.environ.get("GW_TEST_SEED") or os.environ.get("GW_DEFAULT_SEED") or time.time_ns() % 1000000)
 STEPS = 5
 
 # Beside the specs that every sync is tried with (tests/support/support_conform.c).

@@ -26,7 +26,7 @@ from bytes_and_checks import Unexplained  # noqa: E402
 from checkpoint_file import Checkpoint, read_sections  # noqa: E402
 
 GRADWIRE = os.path.abspath(os.environ["GRADWIRE"])
-SEED = int(os.environ.get("GW_TEST_SEED", str(time.time_ns() % 1000000)))
+SEED = int(os.environ.get("GW_TEST_SEED") or os.environ.get("GW_DEFAULT_SEED") or time.time_ns() % 1000000)
 DATA = ["--data", "synthetic:train=300,test=30,dim=20,classes=4", "--batch", "5"]
 SOFTMAX = ["--model", "softmax", *DATA]
 # Spec, whether all models are equal, and other settings.
