@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """attach() on compiled models, with DDP inside and outside and without it, gives what
-the same models give without torch.compile()."""
+the same models give without torch.compile(), and resumes as if it had not stopped."""
+import copy
+
 import torch_crew
 
 torch_crew.skip_without("numpy", "torch")
@@ -30,21 +32,33 @@ def ddp(model):
     return DistributedDataParallel(model, bucket_cap_mb=1)  # several buckets
 
 
-def trained(model, rank, spec):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    handle = gradwire.attach(model, spec, optimizer)
-    assert sorted(p.name for p in handle._sync.parts) == sorted(
-        n for n, _ in net().named_parameters())  # whatever wraps it
-    for step in range(STEPS):
+def make_steps(model, optimizer, rank, steps):
+    for step in steps:
         g = torch.Generator().manual_seed(100 * step + rank)
         x, y = torch.randn(8, 20, generator=g), torch.randint(5, (8,), generator=g)
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
-    assert handle.stats()["steps"] == STEPS
+
+
+def begin(model, spec):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return model, optimizer, gradwire.attach(model, spec, optimizer)
+
+
+def end(model, handle):
     handle.finish()
     handle.detach()
     return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+
+
+def trained(model, rank, spec):
+    model, optimizer, handle = begin(model, spec)
+    assert sorted(p.name for p in handle._sync.parts) == sorted(
+        n for n, _ in net().named_parameters())  # whatever wraps it
+    make_steps(model, optimizer, rank, range(STEPS))
+    assert handle.stats()["steps"] == STEPS
+    return end(model, handle)
 
 
 def compiles(rank, workers):
@@ -59,6 +73,22 @@ def compiles(rank, workers):
                 assert far <= 1e-6, (spec, mode, far)
 
 
+def resumes(rank, workers):
+    spec = "gtopk:0.05,warmup=1"
+    for wrap in (lambda: compiled(ddp(net())), lambda: ddp(compiled(net())), lambda: compiled(net())):
+        torch._dynamo.reset()
+        whole = begin(wrap(), spec)
+        make_steps(*whole[:2], rank, range(3))
+        saved = copy.deepcopy([part.state_dict() for part in whole])
+        make_steps(*whole[:2], rank, range(3, STEPS))
+        expected = end(whole[0], whole[2])
+        again = begin(wrap(), spec)
+        for part, state in zip(again, saved):
+            part.load_state_dict(state)
+        make_steps(*again[:2], rank, range(3, STEPS))
+        assert torch.equal(end(again[0], again[2]), expected)
+
+
 def refuses_python_reducer(rank, workers):
     torch._dynamo.config.optimize_ddp = "python_reducer"
     model = ddp(net())
@@ -68,4 +98,4 @@ def refuses_python_reducer(rank, workers):
 
 
 if __name__ == "__main__":
-    torch_crew.main([compiles, refuses_python_reducer], (2,))
+    torch_crew.main([compiles, resumes, refuses_python_reducer], (2,))
