@@ -50,7 +50,7 @@ class Chaos:
         self.name = re.sub(r"\W+", "-", spec)
         self.spec, self.workers, self.recoveries = spec, [], []
         self.kills = self.leaves = 0
-        self.out = f"chaos-{self.name}"
+        self.out = f"chaos-{self.name}-{seed}"
         meet = subprocess.Popen([GRADWIRE, "meet", "--listen", "127.0.0.1:0", "--key-file", key],
                                 stdout=subprocess.PIPE, text=True)
         port = re.search(r"port (\d+)", meet.stdout.readline())[1]
