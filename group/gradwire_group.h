@@ -129,7 +129,9 @@ typedef struct gw_training {
  * - with `leaves` set, between two steps, to leave; then gw_training_end() and
  *   gw_group_leave().
  *
- * Fails as gw_group_next() and gw_sync_enter() do. */
+ * Fails as gw_group_next() and gw_sync_enter() do. A worker whose spec, layout or
+ * options are not those of the workers that train fails with GW_ERR_MISMATCH and must
+ * call gw_group_leave(); the others enter the view after. */
 GW_API gw_status gw_group_enter(gw_group *group, gw_training *training);
 
 /* Returns 1 if a status means that another worker is gone or does not answer, so that

@@ -265,6 +265,76 @@ static void test_joiners_enter(void **state)
     gw_meeting_close(p.meeting);
 }
 
+/* ---- a worker that was started otherwise --------------------------------------------
+ */
+
+static atomic_int training, over;
+
+/* A step; in the next view once more if somebody is gone. */
+static gw_status make_step(gw_group *group, gw_training *t, float *grad)
+{
+    gw_status st = gw_sync_gradient(t->sync, grad);
+
+    while (gw_group_lost(st)) {
+        PASS_ON(gw_group_enter(group, t));
+        st = gw_sync_gradient(t->sync, grad);
+    }
+    PASS_ON(st);
+    return gw_group_due(group) ? gw_group_enter(group, t) : GW_OK;
+}
+
+/* Trains until all have heard that it is over. */
+static gw_status train(gw_group *group, member *m)
+{
+    const gw_tensor tensor = {.name = "w", .rows = 1, .cols = 2};
+    float params[2] = {0, 0}, grad[2] = {0, 0};
+    gw_layout *layout;
+
+    PASS_ON(gw_layout_new(&layout, &tensor, 1));
+    gw_training t = {.struct_size = sizeof t,
+                     .spec = m->number == 2 ? "topk:0.5" : "dense",
+                     .layout = layout,
+                     .params = params};
+    gw_status st = gw_group_enter(group, &t);
+    training += st == GW_OK;
+    while (st == GW_OK && grad[0] == 0) {
+        grad[0] = (float)over;
+        st = make_step(group, &t, grad);
+    }
+    if (st == GW_OK)
+        m->workers = gw_comm_workers(t.comm);
+    gw_training_end(&t);
+    gw_layout_free(layout);
+    return st;
+}
+
+static void test_another_spec_harms_nobody(void **state)
+{
+    place p = open_place();
+    member as = {.at = &p, .min = 2, .max = 3, .act = train}, members[3];
+
+    (void)state;
+    training = over = 0;
+    for (int i = 0; i < 2; i++)
+        start(&members[i], &as, i);
+    while (training < 2)
+        usleep(1000);
+    start(&members[2], &as, 2);
+    pthread_join(members[2].thread, NULL);
+    assert_int_equal(members[2].status, GW_ERR_MISMATCH);
+    if (strstr(members[2].message, "uses 'topk:") == NULL ||
+        strstr(members[2].message, "uses 'dense'") == NULL)
+        fail_msg("%s", members[2].message);
+    over = 1;
+    for (int i = 0; i < 2; i++) {
+        await(&members[i]);
+        assert_int_equal(members[i].workers, 2);
+    }
+    for (int i = 0; i < 3; i++)
+        free(members[i].x);
+    gw_meeting_close(p.meeting);
+}
+
 /* ---- the meeting itself
  * ------------------------------------------------------------------------- */
 
@@ -371,6 +441,7 @@ int main(void)
         cmocka_unit_test(test_members_may_go_without_encryption),
         cmocka_unit_test(test_survivors_go_on),
         cmocka_unit_test(test_joiners_enter),
+        cmocka_unit_test(test_another_spec_harms_nobody),
         cmocka_unit_test(test_work_goes_on_without_the_meeting),
         cmocka_unit_test(test_status_lists_members),
         cmocka_unit_test(test_waiting_can_be_interrupted),
