@@ -18,6 +18,9 @@ from torch_crew import skip_without
 
 SMALL = {"--epochs": "2", "--steps": "20", "--batch": "16", "--least": "1", "--longest": "8",
          "--embedding": "24", "--hidden": "24"}
+# What PyTorch 2.13 says when it aborts at the end of a process because one of its threads
+# still runs: now and then on a busy machine, also in the examples without gradwire.
+ABORTED = "terminate called without an active exception"
 WORDS = "red green blue one two three house tree cat dog".split()
 TEST = "test_2016_flickr"
 
@@ -60,9 +63,12 @@ def run(script, workers, directory, *arguments, python=sys.executable, env=os.en
                str(workers), "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0",
                "--redirects", "1", "--tee", "1", "--log_dir", directory, script, *arguments]
     env = dict(env, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
-    out = subprocess.run(command, env=env, cwd=directory, stdout=subprocess.PIPE,
-                         stderr=subprocess.STDOUT, text=True)
-    print(out.stdout)
+    for _ in range(3):
+        out = subprocess.run(command, env=env, cwd=directory, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True)
+        print(out.stdout)
+        if out.returncode == 0 or ABORTED not in out.stdout:
+            break
     assert out.returncode == 0, f"{script} ended with {out.returncode}"
     return out.stdout
 
