@@ -233,6 +233,133 @@ static gw_status rows(gwb_sheet *sheet, desk *d)
     return st;
 }
 
+/* ---- values coded once more ---------------------------------------------------- */
+
+/* The levels of a gradient, and room to code them and restore them. */
+typedef struct shelf {
+    gwi_levels_format format;
+    gwb_lab *lab;
+    size_t n, len, coded_len;
+    uint8_t *packed, *room, *coded, *back; /* packed: of the lab */
+    gw_status status;
+} shelf;
+
+static void values_encode(void *arg)
+{
+    shelf *s = arg;
+
+    s->coded_len = gwi_entropy_encode(s->packed, s->n, s->format.bits, s->room);
+    if (s->coded_len > 0)
+        gwi_entropy_store(s->room, s->n, s->format.bits, s->coded);
+}
+
+static void values_decode(void *arg)
+{
+    shelf *s = arg;
+    gw_status st = gwi_entropy_decode(s->coded, s->n, s->format.bits, s->back);
+
+    if (s->status == GW_OK)
+        s->status = st;
+}
+
+/* What they are compared with: rounding to the levels, and back to floats. */
+static void levels_encode(void *arg)
+{
+    shelf *s = arg;
+
+    gwi_levels_encode(&s->format, gwb_lab_gradient(s->lab, 0), s->n, 1, 0, s->packed,
+                      s->lab->norms);
+}
+
+static void levels_decode(void *arg)
+{
+    shelf *s = arg;
+
+    gwi_levels_decode(&s->format, s->packed, s->lab->norms, s->lab->limit_r, s->n);
+}
+
+/* "values size, l2 norms, fnn3 gradients, tiled". */
+static gwb_row values_row(const shelf *s, const char *what, const char *label)
+{
+    gwb_row row = gwb_row_new("wire", s->n, "values %s, %s norms, %s", what,
+                              s->format.norm == GWI_NORM_L2 ? "l2" : "max", label);
+
+    row.bits = s->format.bits;
+    return row;
+}
+
+static void values_speed(gwb_sheet *sheet, shelf *s, const char *what,
+                         void (*run)(void *), const char *limit, void (*levels)(void *))
+{
+    gwb_contender a = {NULL, run, s, 0}, b = {NULL, levels, s, 0};
+    gwb_row row = values_row(s, what, s->lab->label);
+
+    if (!gwb_wanted(sheet, row.name))
+        return;
+    gwb_race_result result = gwb_race(sheet->set, &a, &b);
+    gwb_row_race(&row, &result, 0.0);
+    row.rate = 1e-6 * (double)s->n / row.seconds;
+    row.unit = "M/s";
+    row.limit = limit;
+    gwb_sheet_add(sheet, &row);
+}
+
+static gw_status values_rows(gwb_sheet *sheet, gwb_lab *lab, shelf *s)
+{
+    gwb_row row = values_row(s, "size", lab->label);
+
+    levels_encode(s);
+    values_encode(s);
+    if (s->coded_len == 0)
+        return gw_fail(GW_ERR_DATA, "the levels of %s do not become shorter",
+                       lab->label);
+    values_decode(s);
+    if (s->status == GW_OK && memcmp(s->back, s->packed, s->len) != 0)
+        return gw_fail(GW_ERR_DATA, "the values did not come back");
+    row.rate = 8.0 * (double)s->coded_len / (double)s->n;
+    row.unit = "bit/entry";
+    row.limit = "the levels as they are";
+    row.ratio = (double)s->coded_len / (double)s->len;
+    gwb_sheet_add(sheet, &row);
+    values_speed(sheet, s, "encode", values_encode, "rounding to levels",
+                 levels_encode);
+    values_speed(sheet, s, "decode", values_decode, "levels to floats", levels_decode);
+    return s->status;
+}
+
+/* The levels of one gradient with so many bits. */
+static gw_status values_of(gwb_sheet *sheet, gwb_lab *lab, unsigned bits,
+                           gwi_levels_norm norm)
+{
+    shelf s = {.format = {bits, GWI_LEVELS_BUCKET, norm}, .lab = lab, .n = lab->n};
+    gw_status st = GW_OK;
+
+    s.packed = lab->packed;
+    s.len = gwi_levels_packed_len(&s.format, s.n);
+    s.room = gwi_calloc(gwi_entropy_room(s.n, bits), 1);
+    s.coded = gwi_calloc(s.len, 1);
+    s.back = gwi_calloc(s.len, 1);
+    if (s.room == NULL || s.coded == NULL || s.back == NULL)
+        st = gw_fail(GW_ERR_NOMEM, "no memory for %zu levels", s.n);
+    if (st == GW_OK)
+        st = values_rows(sheet, lab, &s);
+    gwi_free(s.room);
+    gwi_free(s.coded);
+    gwi_free(s.back);
+    return st;
+}
+
+static gw_status all_values(gwb_sheet *sheet, gwb_lab *lab)
+{
+    static const gwi_levels_norm norms[] = {GWI_NORM_L2, GWI_NORM_MAX};
+    static const unsigned bits[] = {2, 3, 4, 8};
+
+    for (size_t i = 0; i < COUNT(norms); i++)
+        for (size_t j = 0; j < COUNT(bits); j++)
+            GWI_TRY(values_of(sheet, lab, bits[j], norms[i]));
+    return GW_OK;
+}
+
 /* ---- positions ----------------------------------------------------------------- */
 
 static const char *const random_label = "random positions";
@@ -286,8 +413,18 @@ static gw_status chosen_rows(gwb_sheet *sheet, gwb_lab *lab, double density)
 /* Whether any of the rows with that label is asked for. */
 static int any_wanted(const gwb_sheet *sheet, const char *label)
 {
-    static const char *const what[] = {"index size",   "index encode",  "index decode",
-                                       "message size", "message write", "message read"};
+    static const char *const what[] = {"index size",
+                                       "index encode",
+                                       "index decode",
+                                       "message size",
+                                       "message write",
+                                       "message read",
+                                       "values size, l2 norms",
+                                       "values encode, l2 norms",
+                                       "values decode, l2 norms",
+                                       "values size, max norms",
+                                       "values encode, max norms",
+                                       "values decode, max norms"};
     char name[GWB_TEXT_CAP];
 
     for (size_t i = 0; i < COUNT(what); i++) {
@@ -308,6 +445,8 @@ static gw_status lab_rows(gwb_sheet *sheet, gwb_origin origin, const char *label
     GWI_TRY(gwb_lab_new(&lab, origin, (size_t)sheet->set->n));
     for (size_t i = 1; st == GW_OK && i < COUNT(densities); i++)
         st = chosen_rows(sheet, lab, densities[i]);
+    if (st == GW_OK)
+        st = all_values(sheet, lab);
     gwb_lab_free(lab);
     return st;
 }

@@ -30,13 +30,32 @@ static void decode_buckets(const gwi_wire_view *v, float *out)
 
 static void decode_centres(const gwi_wire_view *v, float *out)
 {
-    gwi_centres centres = {v->form.bits, {0, 0}, 0, 0};
+    gwi_centres centres = {.bits = v->form.bits, .four = v->form.group == 4};
 
     /* Centres of columns need a layout. */
-    if (v->scale_count > v->form.bits)
+    if (v->form.bits == 1 && v->scale_count > 1)
         return;
     gwi_wire_get_f32(centres.centre, v->scales, v->scale_count);
     gwi_centres_decode(&centres, v->values, v->form.k, out);
+}
+
+static void decode_values(const gwi_wire_view *v, float *out)
+{
+    switch (v->form.coding) {
+    case GWI_WIRE_F32:
+        gwi_wire_get_f32(out, v->values, v->form.k);
+        break;
+    case GWI_WIRE_BF16:
+        gwi_bf16_decode(v->values, out, v->form.k);
+        break;
+    case GWI_WIRE_LEVELS:
+    case GWI_WIRE_SIGNS:
+        decode_buckets(v, out);
+        break;
+    case GWI_WIRE_CENTRES:
+        decode_centres(v, out);
+        break;
+    }
 }
 
 static void decode(const uint8_t *data, size_t len)
@@ -45,25 +64,14 @@ static void decode(const uint8_t *data, size_t len)
 
     if (gwi_wire_open(&v, data, len) != GW_OK)
         return;
+    uint8_t *room = malloc(gwi_wire_values_room(&v.form) + 1);
     float *out = malloc(4 * ((size_t)v.form.k + 1));
-    if (out == NULL)
+    if (out == NULL || room == NULL)
         abort();
-    switch (v.form.coding) {
-    case GWI_WIRE_F32:
-        gwi_wire_get_f32(out, v.values, v.form.k);
-        break;
-    case GWI_WIRE_BF16:
-        gwi_bf16_decode(v.values, out, v.form.k);
-        break;
-    case GWI_WIRE_LEVELS:
-    case GWI_WIRE_SIGNS:
-        decode_buckets(&v, out);
-        break;
-    case GWI_WIRE_CENTRES:
-        decode_centres(&v, out);
-        break;
-    }
+    if (gwi_wire_restore_values(&v, room) == GW_OK)
+        decode_values(&v, out);
     free(out);
+    free(room);
 }
 
 /* Sealed, so that the check lets it pass. */

@@ -18,13 +18,24 @@ static unsigned bucket_of(const gwi_centres *c, float x)
     return c->bits == 2 && fabsf(x) - c->threshold >= c->width;
 }
 
+/* The number of the bin: 2 + (x - middle) / bin, rounded half to even and kept within 0
+ * to 3. NaN has the first. */
+static unsigned bin_of(const gwi_centres *c, float x)
+{
+    double at = ((double)x - c->middle) / c->bin + 2;
+
+    return (unsigned)(at > 0.5) + (unsigned)(at >= 1.5) + (unsigned)(at > 2.5);
+}
+
 static unsigned code_of(const gwi_centres *c, float x)
 {
-    return sign_of(x) | bucket_of(c, x) << 1;
+    return c->four ? bin_of(c, x) : sign_of(x) | bucket_of(c, x) << 1;
 }
 
 static float value_of(const gwi_centres *c, unsigned code)
 {
+    if (c->four)
+        return c->centre[code];
     float centre = c->centre[code >> 1];
 
     return code & 1 ? -centre : centre;
@@ -99,12 +110,49 @@ static void take_best(gwi_centres *c, const float *v, size_t k)
     take_means(c, v, k, 1);
 }
 
+/* The four bins of Hivemind's quantizer: 6 standard deviations are as wide as all bins
+ * together. Values that are all equal have bins of width 1. */
+enum { BINS = 4, DEVIATIONS = 6 };
+
+static void take_bin_width(gwi_centres *c, const float *v, size_t k)
+{
+    double sum = 0, squares = 0;
+
+    for (size_t i = 0; i < k; i++)
+        sum += (double)v[i];
+    c->middle = k > 0 ? sum / (double)k : 0;
+    for (size_t i = 0; i < k; i++) {
+        double off = (double)v[i] - c->middle;
+        squares += off * off;
+    }
+    c->bin = k > 1 ? DEVIATIONS * sqrt(squares / (double)(k - 1)) / BINS : 0;
+    if (!(c->bin > 0 && isfinite(c->bin)))
+        c->bin = 1;
+}
+
+/* A bin without values has the mean of all, as in their code. */
+static void take_four(gwi_centres *c, const float *v, size_t k)
+{
+    double sum[BINS] = {0};
+    size_t count[BINS] = {0};
+
+    take_bin_width(c, v, k);
+    for (size_t i = 0; i < k; i++) {
+        unsigned bin = bin_of(c, v[i]);
+        sum[bin] += (double)v[i];
+        count[bin]++;
+    }
+    for (unsigned b = 0; b < BINS; b++)
+        c->centre[b] = (float)(count[b] > 0 ? sum[b] / (double)count[b] : c->middle);
+}
+
 gwi_centres gwi_centres_fit(gwi_centre_kind kind, const float *v, size_t k,
                             float threshold, float largest)
 {
     float width = 0.5f * (largest - threshold);
     gwi_centres c = {
         .bits = kind == GWI_CENTRE_ONE_THRESHOLD || kind == GWI_CENTRE_ONE_MEAN ? 1 : 2,
+        .four = kind == GWI_CENTRE_FOUR_BINS,
         .centre = {threshold, threshold + width},
         .threshold = threshold,
         .width = width,
@@ -114,6 +162,8 @@ gwi_centres gwi_centres_fit(gwi_centre_kind kind, const float *v, size_t k,
         take_means(&c, v, k, 1);
     if (kind == GWI_CENTRE_TWO_BEST)
         take_best(&c, v, k);
+    if (kind == GWI_CENTRE_FOUR_BINS)
+        take_four(&c, v, k);
     return c;
 }
 

@@ -15,9 +15,14 @@
  * when |v| - T >= width, and width is half the distance from T to the largest
  * magnitude. A centre is the lower end of its bucket, T or T + width, or the mean
  * magnitude of the values in it. For the least squared error a value goes to the nearer
- * centre instead, and both are the means of what goes to them (Lloyd 1957). With
- * columns there is one centre, a mean, for each column of a matrix that has a value at
- * all, and one bit per value.
+ * centre instead, and both are the means of what goes to them (Lloyd 1957).
+ *
+ * Four centres have no sign: the two bits are the number of a bin, which is as wide as
+ * 1.5 standard deviations, and the centre is the mean of the values in it. The third
+ * bin lies around the mean of all, so the bins are lopsided. That is how SparseLoCo's
+ * code writes values, and it is here to be compared with. With columns there is one
+ * centre, a mean, for each column of a matrix that has a value at all, and one bit per
+ * value.
  *
  * There are few values, so this is plain C, on one thread, and its bits are the
  * same everywhere: sums are in double, in the order of the values. No pointer of
@@ -26,6 +31,7 @@
 #ifndef GWI_CENTRES_H
 #define GWI_CENTRES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,13 +40,16 @@ typedef enum gwi_centre_kind {
     GWI_CENTRE_ONE_MEAN,      /* 1 bit, centre the mean magnitude */
     GWI_CENTRE_TWO_THRESHOLD, /* 2 bits, centres T and T + width */
     GWI_CENTRE_TWO_MEAN,      /* 2 bits, centres the mean magnitudes */
-    GWI_CENTRE_TWO_BEST       /* 2 bits, centres with the least squared error */
+    GWI_CENTRE_TWO_BEST,      /* 2 bits, centres with the least squared error */
+    GWI_CENTRE_FOUR_BINS      /* 2 bits, centres the means of four bins */
 } gwi_centre_kind;
 
 typedef struct gwi_centres {
-    unsigned bits; /* 1 or 2; that many centres travel */
-    float centre[2];
-    float threshold, width; /* what tells the buckets apart when encoding */
+    unsigned bits; /* 1 or 2; that many centres travel, */
+    bool four;     /* or four */
+    float centre[4];
+    float threshold, width; /* what tells the buckets apart when encoding, */
+    double middle, bin;     /* and what tells the four bins apart */
 } gwi_centres;
 
 /* Finds the centres of v (k values) for the given threshold and largest magnitude,
@@ -58,7 +67,13 @@ void gwi_centres_encode(const gwi_centres *c, const float *v, size_t k, uint8_t 
 /* Subtracts from v what its codes say: v becomes the error. */
 void gwi_centres_subtract(const gwi_centres *c, float *v, size_t k);
 
-/* The values of k codes. Only bits and centre of c are looked at; any bytes are
+/* How many centres travel. */
+static inline size_t gwi_centres_count(const gwi_centres *c)
+{
+    return c->four ? 4 : c->bits;
+}
+
+/* The values of k codes. Only bits, four and centre of c are looked at; any bytes are
  * codes. */
 void gwi_centres_decode(const gwi_centres *c, const uint8_t *codes, size_t k,
                         float *out);

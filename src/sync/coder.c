@@ -19,6 +19,17 @@ static size_t scales_for(const gwi_coding *c, size_t k)
     return c->coder->scales != NULL ? c->coder->scales(c, k) : 0;
 }
 
+/* Bytes of room for coding up to k values; 0 if they are not coded. */
+static size_t room_for(const gwi_coding *c, size_t k)
+{
+    gwi_wire_form form = {.k = (uint32_t)k};
+
+    if (c->coder->entropy == NULL || !c->coder->entropy(c->spec))
+        return 0;
+    c->coder->form(c->spec, &form);
+    return gwi_wire_values_room(&form);
+}
+
 gw_status gwi_coding_init(gwi_coding *c, const gwi_spec *spec, const gw_layout *layout,
                           bool finite, size_t k)
 {
@@ -28,11 +39,13 @@ gw_status gwi_coding_init(gwi_coding *c, const gwi_spec *spec, const gw_layout *
                       .finite = finite && !gwi_coder_of(spec)->finite};
     size_t own = c->coder->own != NULL ? (c->coder->own(c) + 7) & ~(size_t)7 : 0;
     c->scales_cap = scales_for(c, k);
-    c->memory = gwi_calloc(1, own + c->scales_cap * sizeof *c->scales);
+    c->room_len = room_for(c, k);
+    c->memory = gwi_calloc(1, own + c->scales_cap * sizeof *c->scales + c->room_len);
     if (c->memory == NULL)
         return gw_fail(GW_ERR_NOMEM, "not enough memory to code %zu values", k);
     c->own = c->memory;
     c->scales = (float *)(void *)((uint8_t *)c->memory + own);
+    c->room = c->room_len > 0 ? (uint8_t *)(c->scales + c->scales_cap) : NULL;
     return GW_OK;
 }
 
@@ -51,6 +64,7 @@ static gwi_wire_form form_of(const gwi_coding *c, gwi_wire_kind kind, size_t n,
         .kind = kind, .n = (uint32_t)n, .k = (uint32_t)k, .step = (uint32_t)step};
 
     c->coder->form(c->spec, &f);
+    f.entropy = c->room != NULL;
     return f;
 }
 
@@ -72,11 +86,28 @@ size_t gwi_coding_vector_bound(const gwi_coding *c, size_t n)
 
 /* ---- values --------------------------------------------------------------- */
 
+/* Writes the scales, and the values once more, if they become shorter. */
+static void finish_values(gwi_coding *c, gwi_wire_writer *w)
+{
+    gwi_wire_put_f32(w->scales, c->scales, w->scale_count);
+    if (c->room != NULL && w->form.k > 0)
+        gwi_wire_shorten_values(w, c->room);
+}
+
 static void put_values(gwi_coding *c, gwi_wire_writer *w, float *v, size_t k,
                        const gwi_message_context *at)
 {
     c->coder->put(c, w, v, k, at);
-    gwi_wire_put_f32(w->scales, c->scales, w->scale_count);
+    finish_values(c, w);
+}
+
+/* Values that came coded are restored before anybody looks at them. */
+static gw_status restore_values(gwi_coding *c, gwi_wire_view *view)
+{
+    if (view->form.entropy && gwi_wire_values_room(&view->form) > c->room_len)
+        return gw_fail(GW_ERR_DATA, "a message has %u values, more than expected",
+                       view->form.k);
+    return gwi_wire_restore_values(view, c->room);
 }
 
 static void get_scales(gwi_coding *c, const gwi_wire_view *view)
@@ -115,7 +146,7 @@ gw_status gwi_coding_put_list(gwi_coding *c, gwi_list *list, size_t n,
     GWI_TRY(gwi_wire_begin(&w, &form, msg, cap));
     if (by_position(c)) {
         c->coder->put_list(c, &w, list);
-        gwi_wire_put_f32(w.scales, c->scales, w.scale_count);
+        finish_values(c, &w);
     } else {
         put_values(c, &w, list->value, list->n, at);
     }
@@ -126,19 +157,21 @@ gw_status gwi_coding_put_list(gwi_coding *c, gwi_list *list, size_t n,
 }
 
 /* A message without values may have a centre or none, which is not looked at. */
-static bool scales_fit(const gwi_coding *c, const gwi_wire_view *view)
+static bool scales_fit(const gwi_coding *c, const gwi_wire_form *want,
+                       const gwi_wire_view *view)
 {
     if (view->scale_count > c->scales_cap)
         return false;
     if (view->form.coding != GWI_WIRE_CENTRES || view->form.k == 0)
         return true;
     return by_position(c) ? view->scale_count <= scales_for(c, view->form.k)
-                          : view->scale_count == view->form.bits;
+                          : view->scale_count == want->group;
 }
 
-static gw_status check_scales(const gwi_coding *c, const gwi_wire_view *view)
+static gw_status check_scales(const gwi_coding *c, const gwi_wire_form *want,
+                              const gwi_wire_view *view)
 {
-    return scales_fit(c, view)
+    return scales_fit(c, want, view)
                ? GW_OK
                : gw_fail(GW_ERR_DATA, "a message has the wrong number of scales, %zu",
                          view->scale_count);
@@ -152,7 +185,8 @@ gw_status gwi_coding_get_list(gwi_coding *c, const uint8_t *msg, size_t len, siz
 
     GWI_TRY(gwi_wire_open(&view, msg, len));
     GWI_TRY(gwi_wire_expect(&view, &want));
-    GWI_TRY(check_scales(c, &view));
+    GWI_TRY(check_scales(c, &want, &view));
+    GWI_TRY(restore_values(c, &view));
     GWI_TRY(gwi_wire_get_positions(&view, list->index, list->cap));
     list->n = view.form.k;
     get_scales(c, &view);
@@ -186,7 +220,8 @@ static gw_status open_vector(gwi_coding *c, const uint8_t *msg, size_t len,
 
     GWI_TRY(gwi_wire_open(view, msg, len));
     GWI_TRY(gwi_wire_expect(view, &want));
-    GWI_TRY(check_scales(c, view));
+    GWI_TRY(check_scales(c, &want, view));
+    GWI_TRY(restore_values(c, view));
     get_scales(c, view);
     return GW_OK;
 }

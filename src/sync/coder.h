@@ -17,9 +17,24 @@ struct gwi_coding {
     float *scales;                  /* room for the scales of one message */
     size_t scales_cap, scales_read; /* room; of the last message read */
     bool finite;                    /* values that are not are refused */
-    void *own;                      /* of the coder */
+    uint8_t *room;                  /* to code values in; NULL: they are not */
+    size_t room_len;
+    void *own; /* of the coder */
     void *memory;
 };
+
+/* The words of the key `code` that coders show. */
+enum { GWI_CODE_RAW, GWI_CODE_ENTROPY };
+
+/* That key, for a struct of options that has it as an int `code`. */
+#define GWI_CODE_KEY(options)                                                    \
+    {                                                                            \
+        .name = "code",                                                          \
+        .meaning =                                                               \
+            "entropy: the same values in fewer bytes, by how often each occurs", \
+        .fallback = "raw", .words = "raw|entropy", .unsaid = true,               \
+        .at = offsetof(options, code), .value = GWI_WORD                         \
+    }
 
 /* Prepares for messages of up to k values, all of them finite or not; spec and layout
  * must stay. GW_ERR_NOMEM. */

@@ -6,7 +6,8 @@
  *
  * The group and the scales exist where the coding of the values has them, the
  * positions in sparse messages. Everything but the positions has a length that
- * follows from the header and the group, so these come last and need none. The
+ * follows from the header and the group, so these come last and need none; values that
+ * are coded again (entropy_coder.h) begin with theirs. The
  * header ends with a check of all the rest. A note, in place of a message, is a
  * header and 8 bytes.
  *
@@ -20,11 +21,13 @@
 #include <stdbool.h>
 
 #include "base.h"
+#include "wire/entropy_coder.h"
 #include "wire/index_coder.h"
 
 enum {
     GWI_WIRE_VERSION = 2,
     GWI_WIRE_HEADER_LEN = 20,
+    GWI_WIRE_BITS_AT = 3,   /* where in the header the bits of a value are */
     GWI_WIRE_CHECK_AT = 16, /* where in the header the check is */
     GWI_WIRE_NOTE_LEN = GWI_WIRE_HEADER_LEN + 8
 };
@@ -52,6 +55,8 @@ typedef struct gwi_wire_form {
     uint32_t n;     /* floats in the vector that the message is about */
     uint32_t k;     /* values in it: n if dense, 0 if a note */
     uint32_t step;  /* of the sender, modulo 2^32 */
+    bool entropy;   /* read: the values are coded by entropy_coder.h; expected: they may
+                     * be; written: gwi_wire_shorten_values() decides */
 } gwi_wire_form;
 
 /* The longest message of this form, whatever is in it; a form that no message
@@ -63,6 +68,7 @@ size_t gwi_wire_bound(const gwi_wire_form *form);
 /* A message being written: where its parts go. */
 typedef struct gwi_wire_writer {
     gwi_wire_form form;
+    uint8_t *header;
     uint8_t *scales; /* scale_count little-endian f32 */
     size_t scale_count;
     uint8_t *values; /* values_len bytes; unused bits of the last must be 0 */
@@ -77,6 +83,14 @@ typedef struct gwi_wire_writer {
  * GW_ERR_SPACE if cap is below gwi_wire_bound(form). */
 gw_status gwi_wire_begin(gwi_wire_writer *writer, const gwi_wire_form *form,
                          uint8_t *msg, size_t cap);
+
+/* Bytes of room for gwi_wire_shorten_values() and gwi_wire_restore_values(); 0 if the
+ * values do not come in bits. */
+size_t gwi_wire_values_room(const gwi_wire_form *form);
+
+/* Codes the values, which are complete and come in bits, if that makes them at least a
+ * twentieth shorter. The positions are not there yet. */
+void gwi_wire_shorten_values(gwi_wire_writer *writer, uint8_t *room);
 
 /* Appends the k positions of a sparse message, in the order of its values, and
  * adds their length to writer->len. GW_ERR_ARG if they do not ascend below n. */
@@ -107,8 +121,9 @@ typedef struct gwi_wire_view {
 } gwi_wire_view;
 
 /* Opens len bytes that may be anything: compares the check, looks at the header, the
- * length, the zero bits after packed values, and that the scales of buckets are
- * finite and not negative. f32, bf16 and centres may be any numbers. GW_ERR_DATA says
+ * lengths, the zero bits after packed values, and that the scales of buckets are
+ * finite and not negative. Values that are coded are left to
+ * gwi_wire_restore_values(). f32, bf16 and centres may be any numbers. GW_ERR_DATA says
  * what is wrong; *view is then undefined. */
 gw_status gwi_wire_open(gwi_wire_view *view, const uint8_t *msg, size_t len);
 
@@ -121,6 +136,10 @@ gw_status gwi_wire_expect(const gwi_wire_view *view, const gwi_wire_form *want);
 /* Whether len bytes claim to be a note; whether they are one, gwi_wire_open() says. */
 bool gwi_wire_looks_like_note(const uint8_t *msg, size_t len);
 
+/* Makes the values of an opened message those that were written, which then lie in room
+ * if they came coded. GW_ERR_DATA if they are malformed; *view is then undefined. */
+gw_status gwi_wire_restore_values(gwi_wire_view *view, uint8_t *room);
+
 /* What an opened note says. */
 gwi_wire_trouble gwi_wire_get_note(const gwi_wire_view *view);
 
@@ -132,7 +151,8 @@ gw_status gwi_wire_get_positions(const gwi_wire_view *view, uint32_t *positions,
 /* Begins to read the positions of an opened message in blocks. */
 void gwi_wire_start_positions(const gwi_wire_view *view, gwi_index_reader *reader);
 
-/* Whether len bytes are a message in every respect, positions included. */
+/* Whether len bytes are a message in every respect, coded values and positions
+ * included. */
 gw_status gwi_wire_check(const uint8_t *msg, size_t len);
 
 /* Writes one line about a message, or about what is wrong with it, to text, cut

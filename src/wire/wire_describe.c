@@ -14,11 +14,12 @@ static void describe_view(const gwi_wire_view *v, size_t len, char *text, size_t
         snprintf(group, sizeof group, " bits=%u bucket=%u", f->bits, f->group);
     if (f->coding == GWI_WIRE_CENTRES)
         snprintf(group, sizeof group, " bits=%u centres=%u", f->bits, f->group);
-    snprintf(
-        text, cap,
-        "%s %s%s n=%u k=%u step=%u: %zu bytes (scales %zu, values %zu, positions %zu)",
-        gwi_wire_kind_name(f->kind), gwi_wire_coding_name(f->coding), group, f->n, f->k,
-        f->step, len, 4 * v->scale_count, v->values_len, v->positions_len);
+    snprintf(text, cap,
+             "%s %s%s%s n=%u k=%u step=%u: %zu bytes (scales %zu, values %zu, "
+             "positions %zu)",
+             gwi_wire_kind_name(f->kind), gwi_wire_coding_name(f->coding), group,
+             f->entropy ? " entropy" : "", f->n, f->k, f->step, len, 4 * v->scale_count,
+             v->values_len, v->positions_len);
 }
 
 char *gwi_wire_describe(const uint8_t *msg, size_t len, char *text, size_t cap)

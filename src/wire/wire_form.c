@@ -62,14 +62,16 @@ static gw_status check_count(const gwi_wire_form *f, gw_status status)
     return gw_fail(status, "kind %u of message is not known", (unsigned)f->kind);
 }
 
-/* Two bits choose between two centres. One bit has one for all values, or one for
- * each matrix column that has a value: never more than there are values. */
+/* Two bits are a sign and choose between two centres, or choose one of four. One bit
+ * has one for all values, or one for each matrix column that has a value: never more
+ * than there are values. */
 static gw_status check_centres(const gwi_wire_form *f, gw_status status)
 {
-    uint32_t most = f->bits == 2 ? 2 : f->k > 1 ? f->k : 1;
-    uint32_t least = f->bits == 2 ? 2 : f->k > 0;
+    uint32_t most = f->k > 1 ? f->k : 1, least = f->k > 0;
+    bool fits = f->bits == 2 ? f->group == 2 || f->group == 4
+                             : f->group >= least && f->group <= most;
 
-    if (f->group < least || f->group > most)
+    if (!fits)
         return gw_fail(status, "%u centres for %u values of %u bits", f->group, f->k,
                        f->bits);
     return GW_OK;

@@ -11,7 +11,9 @@ enum {
     /* The first byte of a message: the upper half says gradwire, the lower the
      * version. */
     GWI_WIRE_MAGIC = 0xd0,
-    GWI_WIRE_GROUP_LEN = 4
+    GWI_WIRE_GROUP_LEN = 4,
+    /* Where the header has the bits of a value: they are coded once more. */
+    GWI_WIRE_ENTROPY = 0x80
 };
 
 typedef struct gwi_wire_parts {

@@ -36,7 +36,8 @@ static gw_status get_header(gwi_wire_form *f, const uint8_t *msg, size_t len)
     GWI_TRY(check_seal(msg, len));
     f->kind = (gwi_wire_kind)msg[1];
     f->coding = (gwi_wire_coding)msg[2];
-    f->bits = msg[3];
+    f->bits = msg[GWI_WIRE_BITS_AT] & (GWI_WIRE_ENTROPY - 1);
+    f->entropy = (msg[GWI_WIRE_BITS_AT] & GWI_WIRE_ENTROPY) != 0;
     f->step = gwi_read_u32le(msg + 4);
     f->n = gwi_read_u32le(msg + 8);
     f->k = gwi_read_u32le(msg + 12);
@@ -75,7 +76,7 @@ static gw_status check_values(const gwi_wire_view *v)
 {
     unsigned used = (unsigned)((uint64_t)v->form.k * v->form.bits % 8);
 
-    if (used != 0 && v->values[v->values_len - 1] >> used != 0)
+    if (used != 0 && !v->form.entropy && v->values[v->values_len - 1] >> used != 0)
         return gw_fail(GW_ERR_DATA, "the bits after the last value are not 0");
     if (!gwi_wire_has_buckets(v->form.coding))
         return GW_OK;
@@ -90,6 +91,28 @@ static gw_status check_values(const gwi_wire_view *v)
     return GW_OK;
 }
 
+/* Values that are coded say how long they are. */
+static gw_status get_values_len(const gwi_wire_form *f, const uint8_t *msg, size_t len,
+                                gwi_wire_parts *parts)
+{
+    uint64_t begin = parts->fixed_len - parts->values_len;
+    size_t coded;
+
+    if (!f->entropy)
+        return GW_OK;
+    if (f->bits == 0 || f->k == 0)
+        return gw_fail(GW_ERR_DATA,
+                       "%u values of %s cannot have been coded any further", f->k,
+                       gwi_wire_coding_name(f->coding));
+    if (len < begin)
+        return gw_fail(GW_ERR_DATA, "message of %zu bytes ends before its values", len);
+    GWI_TRY(
+        gwi_entropy_length(msg + begin, len - (size_t)begin, f->k, f->bits, &coded));
+    parts->values_len = coded;
+    parts->fixed_len = begin + coded;
+    return GW_OK;
+}
+
 gw_status gwi_wire_open(gwi_wire_view *view, const uint8_t *msg, size_t len)
 {
     GWI_TRY(get_header(&view->form, msg, len));
@@ -97,6 +120,7 @@ gw_status gwi_wire_open(gwi_wire_view *view, const uint8_t *msg, size_t len)
     GWI_TRY(gwi_wire_form_check(&view->form, GW_ERR_DATA));
 
     gwi_wire_parts parts = gwi_wire_form_parts(&view->form);
+    GWI_TRY(get_values_len(&view->form, msg, len, &parts));
     GWI_TRY(check_len(&view->form, parts.fixed_len, len));
     view->scales = msg + GWI_WIRE_HEADER_LEN + parts.group_len;
     view->scale_count = (size_t)parts.scale_count;
@@ -124,12 +148,26 @@ gw_status gwi_wire_expect(const gwi_wire_view *view, const gwi_wire_form *want)
         return gw_fail(GW_ERR_DATA, "values are %s of %u bits, expected %s of %u",
                        gwi_wire_coding_name(f->coding), f->bits,
                        gwi_wire_coding_name(want->coding), want->bits);
+    if (f->entropy && !want->entropy)
+        return gw_fail(GW_ERR_DATA, "values are entropy-coded, expected as they are");
     if (gwi_wire_has_buckets(f->coding) && f->group != want->group)
         return gw_fail(GW_ERR_DATA, "buckets have %u entries, expected %u", f->group,
                        want->group);
     if (f->k > want->k)
         return gw_fail(GW_ERR_DATA, "message has %u values, expected at most %u", f->k,
                        want->k);
+    return GW_OK;
+}
+
+gw_status gwi_wire_restore_values(gwi_wire_view *view, uint8_t *room)
+{
+    const gwi_wire_form *f = &view->form;
+
+    if (!f->entropy)
+        return GW_OK;
+    GWI_TRY(gwi_entropy_decode(view->values, f->k, f->bits, room));
+    view->values = room;
+    view->values_len = gwi_entropy_cut_of(f->k, f->bits).len;
     return GW_OK;
 }
 
@@ -178,6 +216,8 @@ gw_status gwi_wire_check(const uint8_t *msg, size_t len)
     size_t count;
 
     GWI_TRY(gwi_wire_open(&view, msg, len));
+    if (view.form.entropy)
+        GWI_TRY(gwi_entropy_check(view.values, view.form.k, view.form.bits));
     if (view.form.kind != GWI_WIRE_SPARSE)
         return GW_OK;
     gwi_wire_start_positions(&view, &reader);

@@ -32,6 +32,8 @@ gw_status gwi_wire_begin(gwi_wire_writer *writer, const gwi_wire_form *form,
 
     gwi_wire_parts parts = gwi_wire_form_parts(form);
     writer->form = *form;
+    writer->form.entropy = false;
+    writer->header = msg;
     writer->scales = msg + GWI_WIRE_HEADER_LEN + parts.group_len;
     writer->scale_count = (size_t)parts.scale_count;
     writer->values = writer->scales + 4 * writer->scale_count;
@@ -40,6 +42,27 @@ gw_status gwi_wire_begin(gwi_wire_writer *writer, const gwi_wire_form *form,
     writer->len = (size_t)parts.fixed_len;
     put_header(form, msg);
     return GW_OK;
+}
+
+size_t gwi_wire_values_room(const gwi_wire_form *form)
+{
+    return form->bits > 0 ? gwi_entropy_room(form->k, form->bits) : 0;
+}
+
+void gwi_wire_shorten_values(gwi_wire_writer *writer, uint8_t *room)
+{
+    const gwi_wire_form *f = &writer->form;
+    size_t len = gwi_entropy_encode(writer->values, f->k, f->bits, room);
+
+    assert(f->bits > 0);
+    if (len == 0)
+        return;
+    gwi_entropy_store(room, f->k, f->bits, writer->values);
+    writer->form.entropy = true;
+    writer->header[GWI_WIRE_BITS_AT] |= GWI_WIRE_ENTROPY;
+    writer->len -= writer->values_len - len;
+    writer->positions = writer->values + len;
+    writer->values_len = len;
 }
 
 gw_status gwi_wire_put_positions(gwi_wire_writer *writer, const uint32_t *positions)

@@ -136,7 +136,7 @@ static double squared_error(gwi_centre_kind kind, const float *v, size_t k)
 }
 
 /* What Hivemind's quantizer makes of values if it has four bins instead of 256, as
- * SparseLoCo's code has it. */
+ * SparseLoCo's code has it, in plain arithmetic. */
 static void four_bins(const float *v, size_t k, unsigned *codes, double *out)
 {
     double mean = 0, squares = 0, sum[4] = {0}, count[4] = {0};
@@ -170,17 +170,68 @@ static void four_bins_are_lopsided(void **unused)
     for (size_t i = 0; i < 4; i++)
         assert_true(codes[i] == want[i] && fabs(out[i] - value[i]) < 1e-12);
     assert_true(squared_error(GWI_CENTRE_TWO_BEST, v, 4) == 0);
+    assert_true(squared_error(GWI_CENTRE_FOUR_BINS, v, 4) == 2);
 }
 
-static double error_of_four_bins(const float *v, size_t k)
+static unsigned stored_code(const uint8_t *codes, size_t i)
 {
-    unsigned codes[CAP];
-    double out[CAP], sum = 0;
+    return (unsigned)codes[i / 4] >> 2 * (i % 4) & 3;
+}
 
-    four_bins(v, k, codes, out);
-    for (size_t i = 0; i < k; i++)
-        sum += ((double)v[i] - out[i]) * ((double)v[i] - out[i]);
-    return sum;
+/* The kernel against plain arithmetic. */
+static void check_four_bins(const float *v, size_t k)
+{
+    unsigned want[CAP];
+    uint8_t codes[CAP];
+    double value[CAP];
+    float out[CAP], error[CAP];
+
+    four_bins(v, k, want, value);
+    gwi_centres c = gwi_centres_fit(GWI_CENTRE_FOUR_BINS, v, k, 0, 0);
+    gwi_centres_encode(&c, v, k, codes);
+    memcpy(error, v, k * sizeof *v);
+    gwi_centres_subtract(&c, error, k);
+    gwi_centres received = {.bits = 2, .four = true};
+    assert_int_equal(gwi_centres_count(&received), 4);
+    memcpy(received.centre, c.centre, sizeof c.centre);
+    gwi_centres_decode(&received, codes, k, out);
+    for (size_t i = 0; i < k; i++) {
+        assert_int_equal(stored_code(codes, i), want[i]);
+        assert_true(fabs((double)out[i] - value[i]) <= 1e-6 * (1 + fabs(value[i])));
+        assert_true(error[i] == v[i] - out[i]);
+    }
+}
+
+static void four_bins_are_theirs(void **unused)
+{
+    const float v[] = {3, -3, 1, -1};
+    float many[CAP];
+
+    (void)unused;
+    check_four_bins(v, 4);
+    for (int trial = 0; trial < 50; trial++) {
+        kept_values(many, CAP, 0.5f);
+        check_four_bins(many, 2 + (size_t)trial);
+        check_four_bins(many, CAP);
+    }
+}
+
+/* Bins of values that are all equal have width 1, and the third has them all; so it is
+ * with one value. Bins without values stand for the mean. */
+static void four_bins_of_equal_values(void **unused)
+{
+    const float same[] = {-5, -5, -5};
+    float none[1];
+
+    (void)unused;
+    for (size_t k = 1; k <= 3; k++) {
+        gwi_centres c = gwi_centres_fit(GWI_CENTRE_FOUR_BINS, same, k, 0, 0);
+        for (size_t b = 0; b < 4; b++)
+            assert_true(c.centre[b] == -5);
+        assert_true(c.bin == 1 && squared_error(GWI_CENTRE_FOUR_BINS, same, k) == 0);
+    }
+    gwi_centres c = gwi_centres_fit(GWI_CENTRE_FOUR_BINS, none, 0, 0, 0);
+    assert_true(c.centre[0] == 0 && c.centre[3] == 0);
 }
 
 /* The largest of heavy-tailed values, such as a selection leaves. Rounds may end beside
@@ -197,7 +248,7 @@ static void best_is_best(void **unused)
         double best = squared_error(GWI_CENTRE_TWO_BEST, v, CAP);
         assert_true(best <= 1.01 * squared_error(GWI_CENTRE_TWO_MEAN, v, CAP));
         assert_true(best <= squared_error(GWI_CENTRE_ONE_MEAN, v, CAP));
-        assert_true(best < 0.7 * error_of_four_bins(v, CAP));
+        assert_true(best < 0.7 * squared_error(GWI_CENTRE_FOUR_BINS, v, CAP));
     }
 }
 
@@ -271,12 +322,12 @@ static void columns_have_their_own_means(void **unused)
 /* ---- buffers and nonsense ---------------------------------------------------------
  */
 
-static void stays_inside(size_t k, guard_side side, size_t offset, unsigned bits)
+static void stays_inside(size_t k, guard_side side, size_t offset, gwi_centre_kind kind)
 {
+    const unsigned bits = kind == GWI_CENTRE_ONE_MEAN ? 1 : 2;
     const size_t len = gwi_centres_len(bits, k);
     float *v = guard_place(&kernels_floats, k * sizeof *v, side, offset * sizeof *v);
     uint8_t *codes = guard_place(&kernels_bytes, len, side, offset);
-    gwi_centre_kind kind = bits == 1 ? GWI_CENTRE_ONE_MEAN : GWI_CENTRE_TWO_MEAN;
     float again[CAP];
 
     values_fill(v, k, VALUES_HOSTILE);
@@ -287,7 +338,7 @@ static void stays_inside(size_t k, guard_side side, size_t offset, unsigned bits
         assert_int_equal(codes[len - 1] >> (k * bits % 8), 0);
     gwi_centres_decode(&c, codes, k, again);
     for (size_t i = 0; i < k; i++)
-        assert_true(isnan(again[i]) || signbit(again[i]) == signbit(v[i]) ||
+        assert_true(c.four || isnan(again[i]) || signbit(again[i]) == signbit(v[i]) ||
                     c.centre[0] < 0 || c.centre[1] < 0);
     gwi_centres_subtract(&c, v, k);
     for (size_t i = 0; i < len; i++)
@@ -298,12 +349,15 @@ static void stays_inside(size_t k, guard_side side, size_t offset, unsigned bits
 
 static void all_lengths_and_offsets(void **unused)
 {
+    static const gwi_centre_kind kinds[] = {GWI_CENTRE_ONE_MEAN, GWI_CENTRE_TWO_MEAN,
+                                            GWI_CENTRE_FOUR_BINS};
+
     (void)unused;
-    for (unsigned bits = 1; bits <= 2; bits++)
+    for (size_t kind = 0; kind < 3; kind++)
         for (size_t offset = 0; offset < 9; offset++)
             for (size_t k = 0; k < 68; k++) {
-                stays_inside(k, GUARD_END, offset, bits);
-                stays_inside(k, GUARD_START, offset, bits);
+                stays_inside(k, GUARD_END, offset, kinds[kind]);
+                stays_inside(k, GUARD_START, offset, kinds[kind]);
             }
 }
 
@@ -313,6 +367,8 @@ int main(void)
         cmocka_unit_test(kinds_are_as_published),
         cmocka_unit_test(codes_are_as_specified),
         cmocka_unit_test(four_bins_are_lopsided),
+        cmocka_unit_test(four_bins_are_theirs),
+        cmocka_unit_test(four_bins_of_equal_values),
         cmocka_unit_test(best_is_best),
         cmocka_unit_test(empty_buckets),
         cmocka_unit_test(columns_have_their_own_means),

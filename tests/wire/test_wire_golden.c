@@ -65,10 +65,16 @@ static uint32_t far(uint32_t i)
     return positions[i];
 }
 
-#define FORM(kind_, coding_, bits_, group_, n_, k_)                               \
-    {                                                                             \
-        GWI_WIRE_##kind_, GWI_WIRE_##coding_, bits_, group_, n_, k_, 7 * (n_) + 1 \
+#define FORM_OF(kind_, coding_, bits_, group_, n_, k_, entropy_)                   \
+    {                                                                              \
+        GWI_WIRE_##kind_, GWI_WIRE_##coding_, bits_, group_, n_, k_, 7 * (n_) + 1, \
+            entropy_                                                               \
     }
+#define FORM(kind, coding, bits, group, n, k) \
+    FORM_OF(kind, coding, bits, group, n, k, false)
+/* Most values are 0, and are coded by how often each occurs. */
+#define RARE(kind, coding, bits, group, n, k) \
+    FORM_OF(kind, coding, bits, group, n, k, true)
 
 static const golden table[] = {
     {"dense_f32", FORM(DENSE, F32, 0, 0, 5, 5), NULL},
@@ -76,14 +82,19 @@ static const golden table[] = {
     {"dense_levels2", FORM(DENSE, LEVELS, 2, 8, 19, 19), NULL},
     {"dense_levels3", FORM(DENSE, LEVELS, 3, 16, 21, 21), NULL},
     {"dense_levels8", FORM(DENSE, LEVELS, 8, 512, 6, 6), NULL},
+    {"dense_entropy2", RARE(DENSE, LEVELS, 2, 64, 397, 397), NULL},
+    {"dense_entropy3", RARE(DENSE, LEVELS, 3, 512, 395, 395), NULL},
+    {"dense_entropy5", RARE(DENSE, LEVELS, 5, 512, 393, 393), NULL},
     {"dense_signs", FORM(DENSE, SIGNS, 1, 8, 19, 19), NULL},
     {"dense_empty", FORM(DENSE, LEVELS, 4, 512, 0, 0), NULL},
     {"dense_sign", FORM(DENSE, CENTRES, 1, 1, 11, 11), NULL},
     {"sparse_f32", FORM(SPARSE, F32, 0, 0, 64, 3), few},
+    {"sparse_entropy4", RARE(SPARSE, LEVELS, 4, 64, 500000, 300), blocks},
     {"sparse_bf16", FORM(SPARSE, BF16, 0, 0, 64, 4), few},
     {"sparse_levels4", FORM(SPARSE, LEVELS, 4, 8, 64, 10), few},
     {"sparse_centres1", FORM(SPARSE, CENTRES, 1, 1, 64, 10), few},
     {"sparse_centres2", FORM(SPARSE, CENTRES, 2, 2, 64, 9), few},
+    {"sparse_centres4", FORM(SPARSE, CENTRES, 2, 4, 64, 9), few},
     {"sparse_columns", FORM(SPARSE, CENTRES, 1, 6, 64, 10), few},
     {"sparse_empty", FORM(SPARSE, F32, 0, 0, 64, 0), few},
     {"sparse_all", FORM(SPARSE, LEVELS, 2, 64, 130, 130), neighbours},
@@ -101,7 +112,7 @@ static float number(size_t i)
     return ((float)(i * 37 % 23) - 11.0f) * 0.375f;
 }
 
-static void fill(const gwi_wire_writer *w)
+static void fill(const gwi_wire_writer *w, bool rare)
 {
     unsigned used = (unsigned)((uint64_t)w->form.k * w->form.bits % 8);
     float values[MAX_K];
@@ -117,7 +128,7 @@ static void fill(const gwi_wire_writer *w)
     }
     if (w->form.kind == GWI_WIRE_NOTE || w->form.bits > 0) {
         for (size_t i = 0; i < w->values_len; i++)
-            w->values[i] = (uint8_t)(i * 73 + 0x2e);
+            w->values[i] = (uint8_t)(rare && i % 9 > 0 ? 0 : i * 73 + 0x2e);
         if (used != 0)
             w->values[w->values_len - 1] &= (uint8_t)((1u << used) - 1);
     }
@@ -125,10 +136,14 @@ static void fill(const gwi_wire_writer *w)
 
 static size_t make_message(const golden *g, uint8_t *msg, uint32_t *positions)
 {
+    uint8_t room[MAX_LEN];
     gwi_wire_writer w;
 
     assert_int_equal(gwi_wire_begin(&w, &g->form, msg, MAX_LEN), GW_OK);
-    fill(&w);
+    fill(&w, g->form.entropy);
+    if (g->form.entropy)
+        gwi_wire_shorten_values(&w, room);
+    assert_int_equal(w.form.entropy, g->form.entropy);
     if (g->form.kind == GWI_WIRE_SPARSE) {
         for (uint32_t i = 0; i < g->form.k; i++)
             positions[i] = g->position(i);
@@ -143,12 +158,13 @@ static size_t make_message(const golden *g, uint8_t *msg, uint32_t *positions)
 static void decode_centres(const gwi_wire_view *v, const float *scales,
                            const uint32_t *positions, float *out)
 {
-    gwi_centres centres = {v->form.bits, {scales[0], scales[1]}, 0, 0};
+    gwi_centres centres = {.bits = v->form.bits, .four = v->scale_count == 4};
     gwi_centres signs = {.bits = 1, .centre = {1, 1}};
     gwi_columns columns = {0, COLS};
     uint32_t slot[COLS];
 
-    if (v->scale_count <= v->form.bits) {
+    if (v->form.bits == 2 || v->scale_count == 1) {
+        memcpy(centres.centre, scales, v->scale_count * sizeof *scales);
         gwi_centres_decode(&centres, v->values, v->form.k, out);
         return;
     }
@@ -191,6 +207,7 @@ static void make_text(const uint8_t *msg, size_t len, char *text)
     static const char *const codings[] = {"f32", "bf16", "levels", "centres", "signs"};
     uint32_t positions[MAX_K] = {0};
     float values[MAX_K];
+    uint8_t room[MAX_LEN];
     gwi_wire_view v;
     FILE *out = fmemopen(text, MAX_TEXT, "w");
 
@@ -207,6 +224,7 @@ static void make_text(const uint8_t *msg, size_t len, char *text)
             fprintf(out, "%s%u", i > 0 ? ", " : "", positions[i]);
     }
     fprintf(out, "],\n \"values\": [");
+    assert_int_equal(gwi_wire_restore_values(&v, room), GW_OK);
     decode_values(&v, positions, values);
     for (uint32_t i = 0; i < v.form.k; i++)
         fprintf(out, "%s\"%a\"", i > 0 ? ", " : "", (double)values[i]);
@@ -268,6 +286,12 @@ static void write_seeds(const golden *g, const uint8_t *msg, size_t len)
     write_file("fuzz/corpus/wire", g->name, "", msg, len);
     write_file("fuzz/corpus/values", g->name, "", msg, len);
     assert_int_equal(gwi_wire_open(&v, msg, len), GW_OK);
+    if (v.form.entropy) {
+        seed[0] = (uint8_t)v.form.bits;
+        memcpy(seed + 1, msg + 12, 4);
+        memcpy(seed + 5, v.values, v.values_len);
+        write_file("fuzz/corpus/entropy", g->name, "", seed, 5 + v.values_len);
+    }
     if (g->form.kind != GWI_WIRE_SPARSE)
         return;
     memcpy(seed, msg + 8, 8);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * coder_centres.c - entries as a sign and a centre (1bit), or a sign and one of two
- * centres (2bit). A centre is a mean magnitude, or comes from the threshold; with 1 bit
+ * centres (2bit). A centre is a mean magnitude, or comes from the threshold; 2 bits may
+ * also say which of four centres it is, without a sign; with 1 bit
  * each column of each tensor may have its own. kernels/centres.h has the arithmetic. */
 #include "kernels/centres.h"
 
@@ -12,15 +13,27 @@
 #include "sync/coder.h"
 
 /* The third is another with 1 bit and with 2. */
-enum { CENTRE_MEAN, CENTRE_THRESHOLD, CENTRE_COLUMN, CENTRE_BEST = CENTRE_COLUMN };
+enum {
+    CENTRE_MEAN,
+    CENTRE_THRESHOLD,
+    CENTRE_COLUMN,
+    CENTRE_BEST = CENTRE_COLUMN,
+    CENTRE_HIVEMIND
+};
 
 typedef struct options {
     int centre;
+    int code;
 } options;
 
 static int centre_of(const gwi_spec *spec)
 {
     return ((const options *)gwi_options_of(spec, GWI_CODER))->centre;
+}
+
+static bool centres_entropy(const gwi_spec *spec)
+{
+    return ((const options *)gwi_options_of(spec, GWI_CODER))->code == GWI_CODE_ENTROPY;
 }
 
 static gw_status centres_check(const gwi_spec *spec, const gwi_stage *stage)
@@ -45,11 +58,17 @@ static bool has_two(const gwi_coding *c)
     return c->coder == &gwi_coder_2bit;
 }
 
+static bool has_four(const gwi_spec *spec)
+{
+    return centre_of(spec) == CENTRE_HIVEMIND;
+}
+
 static gwi_centres fit_centres(const gwi_coding *c, const float *v, size_t k)
 {
-    static const gwi_centre_kind kinds[2][3] = {
+    static const gwi_centre_kind kinds[2][4] = {
         {GWI_CENTRE_ONE_MEAN, GWI_CENTRE_ONE_THRESHOLD},
-        {GWI_CENTRE_TWO_MEAN, GWI_CENTRE_TWO_THRESHOLD, GWI_CENTRE_TWO_BEST},
+        {GWI_CENTRE_TWO_MEAN, GWI_CENTRE_TWO_THRESHOLD, GWI_CENTRE_TWO_BEST,
+         GWI_CENTRE_FOUR_BINS},
     };
     float least = k > 0 ? fabsf(v[0]) : 0, most = gwi_absmax(v, k);
 
@@ -71,9 +90,10 @@ static void centres_put(gwi_coding *c, gwi_wire_writer *w, float *v, size_t k,
 
 static void centres_get(gwi_coding *c, const gwi_wire_view *view, float *out)
 {
-    gwi_centres centres = {.bits = view->form.bits};
+    gwi_centres centres = {.bits = view->form.bits,
+                           .four = has_two(c) && has_four(c->spec)};
 
-    memcpy(centres.centre, c->scales, view->form.bits * sizeof(float));
+    memcpy(centres.centre, c->scales, gwi_centres_count(&centres) * sizeof(float));
     gwi_centres_decode(&centres, view->values, view->form.k, out);
 }
 
@@ -107,7 +127,7 @@ static size_t centres_scales(const gwi_coding *c, size_t k)
     size_t columns;
 
     if (has_two(c) || !by_column(c->spec))
-        return 2;
+        return has_four(c->spec) ? 4 : 2;
     widest(c->layout, &columns);
     return columns < k ? columns : k;
 }
@@ -225,6 +245,7 @@ static const gwi_key keys1[] = {
      .words = "mean|threshold|column",
      .at = offsetof(options, centre),
      .value = GWI_WORD},
+    GWI_CODE_KEY(options),
     {.name = NULL},
 };
 
@@ -238,6 +259,7 @@ static void form1(const gwi_spec *spec, gwi_wire_form *form)
 const gwi_coder gwi_coder_1bit = {
     .part = {.name = "1bit", .keys = keys1, .check = centres_check},
     .form = form1,
+    .entropy = centres_entropy,
     .scales = centres_scales,
     .own = columns_own,
     .put = centres_put,
@@ -256,31 +278,34 @@ const gwi_stage gwi_stage_1bit = {
     .expect = "use it after topk, gtopk or drop",
     .role = GWI_ROLE_HOW,
     .parts = {[GWI_CODER] = &gwi_coder_1bit.part},
-    .keys = "centre",
+    .keys = "centre code",
 };
 
 /* ---- 2 bits --------------------------------------------------------------------- */
 
 static const gwi_key keys2[] = {
     {.name = "centre",
-     .meaning = "the two magnitudes: means, the threshold, or with the least error",
+     .meaning =
+         "two magnitudes: means, the threshold, or of least error; or four values",
      .fallback = "mean",
-     .words = "mean|threshold|best",
+     .words = "mean|threshold|best|hivemind",
      .at = offsetof(options, centre),
      .value = GWI_WORD},
+    GWI_CODE_KEY(options),
     {.name = NULL},
 };
 
 static void form2(const gwi_spec *spec, gwi_wire_form *form)
 {
-    (void)spec;
     form->coding = GWI_WIRE_CENTRES;
-    form->bits = form->group = 2;
+    form->bits = 2;
+    form->group = has_four(spec) ? 4 : 2;
 }
 
 const gwi_coder gwi_coder_2bit = {
     .part = {.name = "2bit", .keys = keys2, .check = centres_check},
     .form = form2,
+    .entropy = centres_entropy,
     .scales = centres_scales,
     .put = centres_put,
     .get = centres_get,
@@ -294,5 +319,5 @@ const gwi_stage gwi_stage_2bit = {
     .expect = "use it after topk, gtopk or drop",
     .role = GWI_ROLE_HOW,
     .parts = {[GWI_CODER] = &gwi_coder_2bit.part},
-    .keys = "centre",
+    .keys = "centre code",
 };

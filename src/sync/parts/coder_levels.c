@@ -15,6 +15,7 @@ typedef struct options {
     uint64_t bucket; /* values that share a norm */
     uint64_t seed;   /* of rounding; added to the sync's own */
     int norm;        /* gwi_levels_norm */
+    int code;
 } options;
 
 static const options *options_of(const gwi_spec *spec)
@@ -64,6 +65,7 @@ static const gwi_key keys[] = {
      .most = GWI_COUNT_MAX,
      .at = offsetof(options, seed),
      .value = GWI_COUNT},
+    GWI_CODE_KEY(options),
     {.name = NULL},
 };
 
@@ -157,6 +159,11 @@ static uint64_t levels_seed(const gwi_spec *spec)
     return options_of(spec)->seed;
 }
 
+static bool levels_entropy(const gwi_spec *spec)
+{
+    return options_of(spec)->code == GWI_CODE_ENTROPY;
+}
+
 static size_t levels_scales(const gwi_coding *c, size_t k)
 {
     gwi_levels_format format = format_of(c->spec);
@@ -195,6 +202,7 @@ const gwi_coder gwi_coder_levels = {
     .form = levels_form,
     .bucket = levels_bucket,
     .seed = levels_seed,
+    .entropy = levels_entropy,
     .scales = levels_scales,
     .put = levels_put,
     .get = levels_get,
@@ -214,7 +222,7 @@ const gwi_stage gwi_stage_qsgd = {
     .parts = {[GWI_CODER] = &gwi_coder_levels.part,
               [GWI_EXCHANGE] = &gwi_exchange_coded.part,
               [GWI_MEMORY] = &gwi_memory_residual.part},
-    .keys = "bits bucket norm residual via warmup dense_below seed delay lead",
+    .keys = "bits bucket norm residual via warmup dense_below seed delay lead code",
     .but = {{"residual", "off"}},
 };
 
@@ -230,7 +238,7 @@ const gwi_stage gwi_stage_pqasgd = {
               [GWI_CODER] = &gwi_coder_levels.part,
               [GWI_EXCHANGE] = &gwi_exchange_coded.part,
               [GWI_MEMORY] = &gwi_memory_residual.part},
-    .keys = "every bits bucket norm residual via seed",
+    .keys = "every bits bucket norm residual via seed code",
     .but = {{"residual", "off"}},
 };
 
@@ -242,5 +250,5 @@ const gwi_stage gwi_stage_q = {
     .expect = "with residual=on it needs at least 3 bits, 6 with norm=l2",
     .role = GWI_ROLE_HOW,
     .parts = {[GWI_CODER] = &gwi_coder_levels.part},
-    .keys = "bits bucket norm seed",
+    .keys = "bits bucket norm seed code",
 };

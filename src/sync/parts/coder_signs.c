@@ -11,6 +11,7 @@
 
 typedef struct options {
     uint64_t bucket; /* values that share a mean */
+    int code;
 } options;
 
 static size_t signs_bucket(const gwi_spec *spec)
@@ -33,6 +34,7 @@ static const gwi_key keys[] = {
      .fits = bucket_fits,
      .at = offsetof(options, bucket),
      .value = GWI_COUNT},
+    GWI_CODE_KEY(options),
     {.name = NULL},
 };
 
@@ -41,6 +43,11 @@ static void signs_form(const gwi_spec *spec, gwi_wire_form *form)
     form->coding = GWI_WIRE_SIGNS;
     form->bits = 1;
     form->group = (uint32_t)signs_bucket(spec);
+}
+
+static bool signs_entropy(const gwi_spec *spec)
+{
+    return ((const options *)gwi_options_of(spec, GWI_CODER))->code == GWI_CODE_ENTROPY;
 }
 
 static size_t signs_scales(const gwi_coding *c, size_t k)
@@ -73,6 +80,7 @@ const gwi_coder gwi_coder_signs = {
     .has_peaks = true,
     .form = signs_form,
     .bucket = signs_bucket,
+    .entropy = signs_entropy,
     .scales = signs_scales,
     .put = signs_put,
     .get = signs_get,
@@ -91,5 +99,5 @@ const gwi_stage gwi_stage_sign = {
     .parts = {[GWI_CODER] = &gwi_coder_signs.part,
               [GWI_EXCHANGE] = &gwi_exchange_coded.part,
               [GWI_MEMORY] = &gwi_memory_residual.part},
-    .keys = "bucket residual via warmup dense_below delay lead",
+    .keys = "bucket residual via warmup dense_below delay lead code",
 };
