@@ -205,23 +205,22 @@ static void drop(desk *d)
     gather_lists(d);
 }
 
-/* Worker 0 merges with 1 and 2, worker 2 with 3. Every worker writes one message and
- * reads the last one. */
+/* In each of two rounds every worker writes a message, reads one and merges; the first
+ * of a group also keeps what lost. */
 static void gtopk(desk *d)
 {
-    int children = d->rank == 0 ? 2 : d->rank == 2 ? 1 : 0;
-
     look(d);
     select_largest(d);
-    put_list(d);
-    for (int i = 0; i < children; i++) {
+    for (int bit = 1; bit < WORKERS; bit *= 2) {
+        put_list(d);
         get_list(d, &d->theirs);
         gwi_merge_largest(&d->list, &d->theirs, d->k, &d->list, &d->others);
-        gwi_vector()->scatter_add(d->r, d->others.index, d->others.value, d->others.n);
+        if (d->rank % (2 * bit) == 0)
+            gwi_vector()->scatter_add(d->r, d->others.index, d->others.value,
+                                      d->others.n);
     }
     memset(d->v, 0, d->n * sizeof *d->v);
-    get_list(d, &d->theirs);
-    add_list(d, &d->theirs);
+    add_list(d, &d->list);
 }
 
 static void encode(desk *d, float *v, size_t n)

@@ -8,6 +8,8 @@
  * progress for as long as the time limit. */
 #define _GNU_SOURCE
 #include "comm.h"
+#include "gradwire_elastic.h"
+#include "limit.h"
 #include "trace.h"
 
 #include <inttypes.h>
@@ -55,7 +57,8 @@ gw_status gw_comm_new(gw_comm **out, const gw_transport *table, void *ctx, int r
                        opt->struct_size, sizeof *opt, opt->timeout_seconds);
     size_t ops = 4 * (size_t)workers;
     ops = ops < GWI_MIN_OPS ? GWI_MIN_OPS : ops > GWI_MAX_OPS ? GWI_MAX_OPS : ops;
-    c = gwi_calloc(1, sizeof *c + ops * sizeof *c->ops + sizeof *c->lease);
+    c = gwi_calloc(1, sizeof *c + ops * sizeof *c->ops +
+                          (size_t)workers * sizeof *c->copiers + sizeof *c->lease);
     if (c == NULL)
         return gw_fail(GW_ERR_NOMEM, "not enough memory for a comm of %d workers",
                        workers);
@@ -67,7 +70,8 @@ gw_status gw_comm_new(gw_comm **out, const gw_transport *table, void *ctx, int r
                                                          : DEFAULT_TIMEOUT;
     c->active_end = &c->active;
     c->ops = (gwi_op *)(c + 1);
-    c->lease = (gwi_lease *)(c->ops + ops);
+    c->copiers = (gwi_copier *)(c->ops + ops);
+    c->lease = (gwi_lease *)(c->copiers + workers);
     gwi_lease_init(c->lease);
     *out = c;
     return GW_OK;
@@ -80,6 +84,7 @@ void gw_comm_free(gw_comm *c)
     if (c->table.close != NULL)
         c->table.close(c->ctx);
     gwi_lease_fini(c->lease);
+    gw_limit_free(c->limit);
     gwi_free(c->scratch);
     gwi_free(c);
 }
@@ -198,7 +203,7 @@ static gw_status fail_silent(gw_comm *c, const gwi_op *awaited)
     if (rank < 0)
         rank = awaited->peer;
     gw_fail(GW_ERR_TIMEOUT, "worker %d on host %s has not answered for %g s", rank,
-            host_of(c, rank), c->timeout);
+            host_of(c, rank), gwi_limit_now(c));
     return gwi_comm_break(c, GW_ERR_TIMEOUT);
 }
 
@@ -270,6 +275,8 @@ static void retire(gw_comm *c, gwi_op **link)
     if (*link == NULL)
         c->active_end = link;
     count(c, op);
+    if (!op->sends)
+        gwi_limit_heard(c);
 }
 
 /* Tests everything posted once; *moved says whether anything finished. */
@@ -334,7 +341,7 @@ static gw_status lose_patience(gw_comm *c, patience *p, const gwi_op *awaited,
         if (rank >= 0)
             return fail_lost(c, rank);
     }
-    if (p->silent >= c->timeout)
+    if (p->silent >= gwi_limit_now(c))
         return fail_silent(c, awaited);
     return GW_OK;
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "base.h"
+#include "copy.h"
 #include "lease.h"
 
 /* One posted send or receive. Its memory is the caller's and must stay in place
@@ -28,19 +29,41 @@ typedef struct gwi_op {
  * for each of 64 turns. */
 enum { GWI_MIN_OPS = 34, GWI_MAX_OPS = 256 };
 
+/* Memory that all workers of a comm see, an area for each: that of worker r begins at
+ * base + r * bytes, on a cache line of its own. Messages order what is written there:
+ * who has received one sees all that was written before it was sent. */
+typedef struct gwi_gate gwi_gate;
+typedef struct gwi_shared {
+    uint8_t *base;
+    size_t bytes;    /* 0: there is none */
+    gwi_gate *gates; /* of each worker; NULL: not all are threads of one process */
+} gwi_shared;
+
+/* What threads say while they work in each other's vectors (direct_allreduce.c). */
+struct gwi_gate {
+    _Alignas(64) atomic_bool inside; /* this worker works in others' vectors */
+    atomic_bool left;                /* nobody may work in this worker's any more */
+    uint64_t sums;                   /* so far, the one under way included */
+    _Atomic uint64_t note;           /* what it has found in them */
+    _Atomic uint64_t noted_in;       /* that sum */
+};
+
 struct gw_comm {
     gw_transport table;
     void *ctx;
     gwi_lease *lease; /* whose turn it is */
     int rank, workers;
     double timeout;
-    uint64_t step;    /* of the sync that uses it; for messages only */
-    gw_status broken; /* GW_OK until the first failure */
-    char reason[512]; /* of that failure */
+    struct gw_limit *limit; /* NULL: it is not learned */
+    uint64_t step;          /* of the sync that uses it; for messages only */
+    gw_status broken;       /* GW_OK until the first failure */
+    char reason[512];       /* of that failure */
     atomic_bool interrupted;
     gw_traffic traffic;
-    bool in_memory;  /* messages never leave the memory of this machine */
-    size_t head_len; /* bytes the transport puts before each message, counted too */
+    bool in_memory; /* messages never leave the memory of this machine */
+    gwi_shared shared;
+    gwi_copier *copiers; /* [P], into it: by who reads; the own one is for all */
+    size_t head_len;     /* bytes the transport puts before each message, counted too */
     gwi_op *active;
     gwi_op **active_end;
     gwi_op *ops; /* for collectives: 4 * workers of them, between the bounds above */

@@ -28,11 +28,38 @@ static inline gwi_note gwi_lesser_note(gwi_note a, gwi_note b)
  * whether the sum is finite. */
 gw_status gwi_allreduce(gw_comm *c, float *x, size_t n, float divide, gwi_note *note);
 
-/* The two ways it is done; both take any number of workers. */
+/* Makes the note about x[index] of a worker; whichever worker makes it, it is the
+ * same. */
+typedef struct gwi_looker {
+    gwi_note (*note)(void *arg, int worker, size_t index);
+    void *arg;
+} gwi_looker;
+
+/* The same for vectors that nobody has looked at: numbers that are not finite make a
+ * note. Where memory is shared, this costs no pass over x. */
+gw_status gwi_allreduce_looking(gw_comm *c, float *x, size_t n, float divide,
+                                gwi_note *note, const gwi_looker *look);
+
+/* The ways it is done. The first three give the same bits. Shared memory is for workers
+ * of which gwi_shares_sums() is true, and the direct way for those that are threads of
+ * one process besides. look is NULL where somebody has looked. */
 gw_status gwi_allreduce_ring(gw_comm *c, float *x, size_t n, float divide,
                              gwi_note *note);
+gw_status gwi_allreduce_shared(gw_comm *c, float *x, size_t n, float divide,
+                               gwi_note *note, const gwi_looker *look);
+gw_status gwi_allreduce_direct(gw_comm *c, float *x, size_t n, float divide,
+                               gwi_note *note, const gwi_looker *look);
 gw_status gwi_allreduce_doubling(gw_comm *c, float *x, size_t n, float divide,
                                  gwi_note *note);
+
+bool gwi_shares_sums(const gw_comm *c);
+
+/* In every turn each of them tells all others that it is there, so that many workers
+ * would spend more time on this than on sums. */
+enum { GWI_SHARING_WORKERS = 16 };
+
+/* Counts the traffic of a ring. */
+void gwi_count_ring(gw_comm *c, size_t n, bool notes);
 
 /* Makes one vector of all workers' by something else than a sum: x becomes what
  * combine() makes of it and of another. combine() must give the same bits if the two

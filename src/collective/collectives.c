@@ -55,15 +55,48 @@ gw_status gwi_fail_check(gw_comm *c, int from)
     return gwi_comm_break(c, GW_ERR_DATA);
 }
 
+static bool is_short(const gw_comm *c, size_t n)
+{
+    return n <= GWI_DOUBLING_FLOATS || n < (size_t)c->workers;
+}
+
+/* Whether a sum of this length goes through memory that workers share. */
+static bool shares(const gw_comm *c, size_t n)
+{
+    return c->workers > 1 && c->table.allreduce == NULL && !is_short(c, n) &&
+           gwi_shares_sums(c);
+}
+
+static gw_status allreduce_in_memory(gw_comm *c, float *x, size_t n, float divide,
+                                     gwi_note *note, const gwi_looker *look)
+{
+    if (c->shared.gates != NULL)
+        return gwi_allreduce_direct(c, x, n, divide, note, look);
+    return gwi_allreduce_shared(c, x, n, divide, note, look);
+}
+
 gw_status gwi_allreduce(gw_comm *c, float *x, size_t n, float divide, gwi_note *note)
 {
     if (c->workers == 1)
         return GW_OK; /* the sum of one, divided by one */
     if (c->table.allreduce != NULL)
         return allreduce_native(c, x, n, divide, note);
-    if (n <= GWI_DOUBLING_FLOATS || n < (size_t)c->workers)
+    if (is_short(c, n))
         return gwi_allreduce_doubling(c, x, n, divide, note);
+    if (shares(c, n))
+        return allreduce_in_memory(c, x, n, divide, note, NULL);
     return gwi_allreduce_ring(c, x, n, divide, note);
+}
+
+gw_status gwi_allreduce_looking(gw_comm *c, float *x, size_t n, float divide,
+                                gwi_note *note, const gwi_looker *look)
+{
+    if (shares(c, n))
+        return allreduce_in_memory(c, x, n, divide, note, look);
+    size_t bad = gwi_first_nonfinite(x, n);
+    if (bad < n)
+        *note = gwi_lesser_note(*note, look->note(look->arg, c->rank, bad));
+    return gwi_allreduce(c, x, n, divide, note);
 }
 
 gw_status gw_allreduce(gw_comm *c, float *x, size_t n)

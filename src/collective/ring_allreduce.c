@@ -23,7 +23,7 @@
 
 /* Half a megabyte: what a gigabit wire takes in 4 ms, for which a rank may be off its
  * core without stopping the ring. */
-enum { WINDOW = 8, SEAL_LEN = 8 + GWI_CHECK_LEN };
+enum { WINDOW = 8, NOTE_LEN = 8, SEAL_LEN = NOTE_LEN + GWI_CHECK_LEN };
 
 typedef struct ring {
     gw_comm *comm;
@@ -134,7 +134,7 @@ static gw_status finish(ring *g, size_t unit)
  * add. */
 static size_t note_len(const ring *g, size_t unit)
 {
-    return g->note != NULL && adds(g, unit) ? 8 : 0;
+    return g->note != NULL && adds(g, unit) ? NOTE_LEN : 0;
 }
 
 static bool ends_round(const ring *g, size_t unit)
@@ -194,6 +194,11 @@ static gw_status go_round(ring *g)
     return GW_OK;
 }
 
+static size_t chunks_in(size_t segment)
+{
+    return segment / GWI_CHUNK_FLOATS + 1;
+}
+
 static gw_status start(ring *g, gw_comm *c, float *x, size_t n, size_t rounds)
 {
     size_t p = (size_t)c->workers, segment = (n + p - 1) / p;
@@ -202,7 +207,7 @@ static gw_status start(ring *g, gw_comm *c, float *x, size_t n, size_t rounds)
     g->left = (c->rank + c->workers - 1) % c->workers;
     g->right = (c->rank + 1) % c->workers;
     g->rounds = rounds;
-    g->chunks = segment / GWI_CHUNK_FLOATS + 1;
+    g->chunks = chunks_in(segment);
     g->window = g->chunks < WINDOW ? g->chunks : WINDOW;
     g->incoming_floats = segment / g->chunks + 1;
     g->recv = c->ops;
@@ -227,6 +232,31 @@ gw_status gwi_allreduce_ring(gw_comm *c, float *x, size_t n, float divide,
     g.divide = divide;
     g.note = note;
     return go_round(&g);
+}
+
+static size_t segment_len(const gw_comm *c, size_t n, int segment)
+{
+    size_t begin, end;
+
+    gw_part(n, c->workers, segment, &begin, &end);
+    return end - begin;
+}
+
+void gwi_count_ring(gw_comm *c, size_t n, bool notes)
+{
+    uint64_t p = (uint64_t)c->workers, rounds = 2 * (p - 1);
+    uint64_t messages = rounds * (chunks_in((n + p - 1) / p) + 1);
+    uint64_t seals = rounds * GWI_CHECK_LEN + (notes ? (p - 1) * NOTE_LEN : 0);
+    size_t own = segment_len(c, n, c->rank);
+    size_t next = segment_len(c, n, (c->rank + 1) % c->workers);
+    size_t last = segment_len(c, n, (c->rank + c->workers - 1) % c->workers);
+
+    /* All segments go by twice, but the last that come are not sent on, and the first
+     * that are sent have not come. */
+    c->traffic.messages_sent += messages;
+    c->traffic.messages_received += messages;
+    c->traffic.bytes_sent += (2 * n - own - next) * sizeof(float) + seals;
+    c->traffic.bytes_received += (2 * n - own - last) * sizeof(float) + seals;
 }
 
 gw_status gw_reduce_scatter(gw_comm *c, float *x, size_t n)

@@ -26,10 +26,19 @@ bool gwi_bucket_next(const gw_layout *l, gwi_bucket *b)
 
 gw_status gwi_average_bucket(gw_sync *s, const gwi_bucket *b, float *v, gwi_note *note)
 {
-    return gwi_average(s, v + b->begin, b->end - b->begin, b->begin, note);
+    return gwi_average_looking(s, v + b->begin, b->end - b->begin, b->begin, note);
 }
 
 gw_status gwi_average_dense(gw_sync *s, float *v, gwi_note *note)
+{
+    gwi_bucket b = {.first_tensor = s->layout->count};
+
+    while (gwi_bucket_next(s->layout, &b))
+        GWI_TRY(gwi_average(s, v + b.begin, b.end - b.begin, b.begin, note));
+    return GW_OK;
+}
+
+gw_status gwi_average_dense_looking(gw_sync *s, float *v, gwi_note *note)
 {
     gwi_bucket b = {.first_tensor = s->layout->count};
 

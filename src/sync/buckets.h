@@ -19,11 +19,13 @@ typedef struct gwi_bucket {
  * there. False when there is none. */
 bool gwi_bucket_next(const gw_layout *layout, gwi_bucket *bucket);
 
-/* The average of one bucket of v over the workers. */
+/* The average of one bucket of v over the workers. It looks for bad numbers, like all
+ * here that say so. */
 gw_status gwi_average_bucket(gw_sync *sync, const gwi_bucket *bucket, float *v,
                              gwi_note *note);
 
 /* The average of v over the workers by whole buckets of tensors, as dense does it. */
 gw_status gwi_average_dense(gw_sync *sync, float *v, gwi_note *note);
+gw_status gwi_average_dense_looking(gw_sync *sync, float *v, gwi_note *note);
 
 #endif

@@ -58,6 +58,32 @@ gw_status gwi_average(gw_sync *s, float *x, size_t n, size_t base, gwi_note *not
     return GW_OK;
 }
 
+/* A part of the layout's vector. */
+typedef struct part {
+    const gw_sync *sync;
+    size_t base;
+} part;
+
+static gwi_note note_in_part(void *arg, int worker, size_t index)
+{
+    const part *at = arg;
+
+    return gwi_note_about(at->sync, worker, at->base + index);
+}
+
+gw_status gwi_average_looking(gw_sync *s, float *x, size_t n, size_t base,
+                              gwi_note *note)
+{
+    part at = {s, base};
+    gwi_looker look = {note_in_part, &at};
+
+    if (!gwi_looks(s))
+        return gwi_average(s, x, n, base, note);
+    GWI_TRY(gwi_allreduce_looking(s->comm, x, n, (float)s->comm->workers, note, &look));
+    *note = settle(s, *note, n, base);
+    return GW_OK;
+}
+
 gw_status gwi_combine(gw_sync *s, float *x, gwi_combine_run *combine, void *arg,
                       gwi_note *note)
 {

@@ -38,6 +38,11 @@ static inline bool gwi_is_of_sum(const gw_sync *s, gwi_note note)
  * number of workers. *note is this worker's before and the least of all afterwards. */
 gw_status gwi_average(gw_sync *s, float *x, size_t n, size_t base, gwi_note *note);
 
+/* The same for vectors that were not looked at: this worker's note also says what is
+ * bad in x. */
+gw_status gwi_average_looking(gw_sync *s, float *x, size_t n, size_t base,
+                              gwi_note *note);
+
 /* Makes one vector of all workers' whole ones by something else than a sum; notes are
  * as with sums. */
 gw_status gwi_combine(gw_sync *s, float *x, gwi_combine_run *combine, void *arg,

@@ -26,6 +26,11 @@
  * take 37 ms instead of 28, as they fill up too soon (gradwire bench exchange). */
 enum { MAX_WORKERS = 1024, MIN_RING = 4096, MAX_RING = 1 << 19 };
 
+/* An area of shared memory per worker, for all-reduces. With 512 KiB four ranks on two
+ * cores of a Zen 5 take 7.5 ms for 10 M floats instead of 6.9, as they meet twice as
+ * often; with 2 MiB two ranks take 2.8 ms instead of 2.5. */
+enum { AREA_BYTES = 1 << 20 };
+
 /* All rings together take at most this much unless the caller says otherwise:
  * pages are only taken when used, but a ring in use soon uses all of its own. */
 #define RINGS_TOTAL ((size_t)256 << 20)
@@ -44,9 +49,10 @@ typedef struct local_end {
     int rank;
     pid_t pid; /* of who joined: a process forked from it does not speak for it */
     int spins;
-    uint32_t seen;     /* rings of the own doorbell so far */
-    int *pidfds;       /* [P], -1 where not open */
-    uint64_t *tickets; /* [4][P]: sends given out, sends over, then receives */
+    uint32_t seen;       /* rings of the own doorbell so far */
+    int *pidfds;         /* [P], -1 where not open */
+    gwi_copier *copiers; /* [P], into the ring for each */
+    uint64_t *tickets;   /* [4][P]: sends given out, sends over, then receives */
 } local_end;
 
 /* ---- the group ---------------------------------------------------------- */
@@ -92,8 +98,11 @@ static gw_status map_memory(gw_local_group *g)
 {
     size_t p = (size_t)g->opt.workers;
     size_t slots = p * sizeof(gwi_slot), rings = p * p * sizeof(gwi_ring);
+    size_t gates = p * sizeof(gwi_gate), head = slots + rings + gates;
+    size_t area = 2 * g->opt.ring_bytes;
 
-    g->mapping_len = slots + rings + p * p * g->opt.ring_bytes;
+    g->shared.bytes = area < AREA_BYTES ? area : AREA_BYTES;
+    g->mapping_len = head + p * p * g->opt.ring_bytes + p * g->shared.bytes;
     g->mapping = mmap(NULL, g->mapping_len, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (g->mapping == MAP_FAILED)
@@ -102,7 +111,9 @@ static gw_status map_memory(gw_local_group *g)
                        g->mapping_len, p, strerror(errno));
     g->slots = g->mapping;
     g->rings = (gwi_ring *)((uint8_t *)g->mapping + slots);
-    g->data = (uint8_t *)g->mapping + slots + rings;
+    g->gates = (gwi_gate *)((uint8_t *)g->mapping + slots + rings);
+    g->data = (uint8_t *)g->mapping + head;
+    g->shared.base = g->data + p * p * g->opt.ring_bytes;
     return GW_OK;
 }
 
@@ -220,8 +231,8 @@ static void push(local_end *e, request_view *v)
     size_t i = ring_index(e, e->rank, v->peer), cap = g->opt.ring_bytes;
 
     while (!gwi_ring_finished(&v->cursor)) {
-        if (gwi_ring_write(&g->rings[i], g->data + i * cap, cap, v->buf, &v->cursor) ==
-            0)
+        if (gwi_ring_write(&g->rings[i], g->data + i * cap, cap, v->buf, &v->cursor,
+                           &e->copiers[v->peer]) == 0)
             return;
         gwi_doorbell_ring(&g->slots[v->peer].bell);
     }
@@ -420,8 +431,8 @@ static void local_close(void *ctx)
 static local_end *new_end(gw_local_group *g, int rank)
 {
     size_t p = (size_t)g->opt.workers;
-    local_end *e =
-        gwi_calloc(1, sizeof *e + 4 * p * sizeof(uint64_t) + p * sizeof(int));
+    local_end *e = gwi_calloc(1, sizeof *e + 4 * p * sizeof(uint64_t) +
+                                     p * sizeof(gwi_copier) + p * sizeof(int));
 
     if (e == NULL)
         return NULL;
@@ -430,7 +441,8 @@ static local_end *new_end(gw_local_group *g, int rank)
     e->pid = getpid();
     e->spins = sysconf(_SC_NPROCESSORS_ONLN) >= g->opt.workers ? SPINS : 0;
     e->tickets = (uint64_t *)(e + 1);
-    e->pidfds = (int *)(e->tickets + 4 * p);
+    e->copiers = (gwi_copier *)(e->tickets + 4 * p);
+    e->pidfds = (int *)(e->copiers + p);
     for (size_t r = 0; r < p; r++)
         e->pidfds[r] = -1;
     return e;
@@ -460,6 +472,7 @@ static gw_status new_comm(gw_comm **out, local_end *e)
 
     GWI_TRY(gw_comm_new(out, &local_table, e, e->rank, opt->workers, &options));
     (*out)->in_memory = true;
+    (*out)->shared = e->group->shared;
     gw_status st = opt->link != NULL ? gw_comm_link(*out, opt->link) : GW_OK;
     if (st != GW_OK) {
         (*out)->table.close = NULL; /* the end is released by gw_local_join() */

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "base.h"
+#include "comm.h"
 #include "transport/doorbell.h"
 #include "transport/ring.h"
 
@@ -38,11 +39,14 @@ struct gw_local_group {
     gw_local_options opt;
     char link[64];
     char host[64];
-    void *mapping; /* slots[P], rings[P][P], data[P][P][ring_bytes] */
+    void *mapping; /* slots[P], rings[P][P], gates[P], data[P][P][ring_bytes],
+                    * areas[P] */
     size_t mapping_len;
     gwi_slot *slots;
     gwi_ring *rings; /* [from * P + to] */
+    gwi_gate *gates;
     uint8_t *data;
+    gwi_shared shared;
 };
 
 /* Marks a worker as dead and wakes all, so that nobody waits for it. */

@@ -90,6 +90,7 @@ static void process_main(worker *w, pid_t parent, const sigset_t *mask)
 
 static gw_status start_threads(job *j)
 {
+    j->group->shared.gates = j->group->gates;
     for (int r = 0; r < j->count; r++) {
         int error =
             pthread_create(&j->workers[r].thread, NULL, thread_main, &j->workers[r]);

@@ -6,14 +6,14 @@
 #include <string.h>
 
 /* Copies to and from the ring wrap at most once. */
-static void copy_in(uint8_t *data, size_t cap, uint64_t position, const uint8_t *from,
-                    size_t len)
+static void copy_in(gwi_copier *k, uint8_t *data, size_t cap, uint64_t position,
+                    const uint8_t *from, size_t len)
 {
     size_t at = (size_t)(position & (cap - 1));
     size_t first = len < cap - at ? len : cap - at;
 
-    memcpy(data + at, from, first);
-    memcpy(data, from + first, len - first);
+    gwi_copy_over(k, data + at, from, first);
+    gwi_copy_over(k, data, from + first, len - first);
 }
 
 static void copy_out(const uint8_t *data, size_t cap, uint64_t position, uint8_t *to,
@@ -49,7 +49,7 @@ static uint64_t room_for_writer(gwi_ring *ring, size_t cap, uint64_t written)
 }
 
 size_t gwi_ring_write(gwi_ring *ring, uint8_t *data, size_t cap, const void *buf,
-                      gwi_ring_cursor *cursor)
+                      gwi_ring_cursor *cursor, gwi_copier *k)
 {
     uint64_t written = atomic_load_explicit(&ring->written, memory_order_relaxed);
     uint64_t room = room_for_writer(ring, cap, written);
@@ -58,7 +58,7 @@ size_t gwi_ring_write(gwi_ring *ring, uint8_t *data, size_t cap, const void *buf
     if (cursor->done == 0) {
         if (room < GWI_RING_PREFIX)
             return 0;
-        copy_in(data, cap, written, (const uint8_t *)&cursor->len, GWI_RING_PREFIX);
+        copy_in(k, data, cap, written, (const uint8_t *)&cursor->len, GWI_RING_PREFIX);
         moved = GWI_RING_PREFIX;
         cursor->done = GWI_RING_PREFIX;
         room -= GWI_RING_PREFIX;
@@ -66,7 +66,7 @@ size_t gwi_ring_write(gwi_ring *ring, uint8_t *data, size_t cap, const void *buf
     uint64_t sent = cursor->done - GWI_RING_PREFIX;
     size_t len = piece(cap, room, cursor->len - sent);
     if (len > 0)
-        copy_in(data, cap, written + moved, (const uint8_t *)buf + sent, len);
+        copy_in(k, data, cap, written + moved, (const uint8_t *)buf + sent, len);
     cursor->done += len;
     moved += len;
     if (moved > 0)

@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "copy.h"
+
 typedef struct gwi_ring {
     _Alignas(64) _Atomic uint64_t written;
     _Alignas(64) _Atomic uint64_t read;
@@ -32,7 +34,7 @@ enum { GWI_RING_PREFIX = 8 };
 /* Moves what fits of the message at buf. Returns the bytes moved; the message is
  * over when cursor->done == cursor->len + GWI_RING_PREFIX. */
 size_t gwi_ring_write(gwi_ring *ring, uint8_t *data, size_t cap, const void *buf,
-                      gwi_ring_cursor *cursor);
+                      gwi_ring_cursor *cursor, gwi_copier *k);
 
 /* The same for reading into buf; reads no payload while the message is longer than
  * limit, so that the caller can refuse it. */
