@@ -164,7 +164,8 @@ GW_API const char *gw_comm_transport(const gw_comm *comm);
  * headers and, on sockets, the 8 bytes before each message; gw_sync_stats() counts the
  * same bytes. Signs of life on sockets (8 bytes each), goodbyes and reasons of failures
  * depend on time and not on the method, so they are not counted. Neither is what MPI or
- * the network adds. The workers together receive as much as they send. */
+ * the network adds. Workers that sum in shared memory count the messages that a ring
+ * would send. The workers together receive as much as they send. */
 typedef struct gw_traffic {
     uint64_t bytes_sent, bytes_received;
     uint64_t messages_sent, messages_received;
@@ -261,7 +262,8 @@ typedef struct gw_local_options {
     int workers;            /* 1 to 1024 */
     gw_spawn spawn;         /* how gw_local_run() starts them */
     double timeout_seconds; /* without progress before a failure; 0: 60 s */
-    size_t ring_bytes; /* per pair and direction; 0: 512 KiB, fewer if many workers */
+    size_t ring_bytes; /* per pair and direction; per worker twice that for sums, 1 MiB
+                        * at most; 0: 512 KiB, fewer if many workers */
     const char *link;  /* as for gw_comm_link(), or NULL */
 } gw_local_options;
 

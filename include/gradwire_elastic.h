@@ -94,6 +94,31 @@ GW_API gw_status gw_entry_hand(gw_comm *comm, const gw_entry *entry, void *bytes
 GW_API uint64_t gw_sync_exchanged(const gw_sync *sync);
 GW_API uint64_t gw_sync_period(const gw_sync *sync);
 
+/* What comms learn about how long a round takes, so that a worker that hangs is noticed
+ * sooner than after a fixed time limit. A comm keeps it as long as it needs it. Fails
+ * with GW_ERR_NOMEM. */
+typedef struct gw_limit gw_limit;
+
+GW_API gw_status gw_limit_new(gw_limit **out);
+GW_API void gw_limit_free(gw_limit *limit); /* limit may be NULL */
+
+/* Returns the seconds after which a worker is given up, and 0 before the comm that uses
+ * it has made 8 rounds. Any thread may call it. */
+GW_API double gw_limit_seconds(const gw_limit *limit);
+
+/* From now on, the time limit of comm is 8 times the longest time between two messages
+ * in the last 5 to 10 minutes, but at least 5 s, and at most the comm's own limit. That
+ * one holds for the first 8 steps of a sync with messages, and while a worker pauses.
+ * One comm at a time learns; the next one goes on with what was learned. Limits of
+ * workers may differ. Fails with GW_ERR_ARG if the transport cannot tell of pauses. */
+GW_API gw_status gw_comm_learn(gw_comm *comm, gw_limit *limit);
+
+/* Tells the other workers that this one is about to do something that takes longer than
+ * a round, such as an evaluation, before it sends anything again. Workers that learn
+ * their time limit wait for it as long as their comm's own limit says. Nothing else
+ * changes, so it need not be called where no limit is learned. */
+GW_API void gw_comm_pause(gw_comm *comm);
+
 #ifdef __cplusplus
 }
 #endif

@@ -49,6 +49,17 @@ GW_API gw_status gw_comm_streams(gw_comm **out, const gw_stream *streams,
                                  const char *const *hosts, int rank, int workers,
                                  const gw_comm_options *opt);
 
+/* Most connections to one worker. */
+enum { GW_MOST_STRIPES = 64 };
+
+/* The same over several connections to each worker, for links that carry more in a
+ * round trip than the window of one: streams[r] are the counts[r] connections to worker
+ * r, 1 to GW_MOST_STRIPES, which both sides have in the same order. They carry the
+ * bytes in turns. The end of one is the end of all. */
+GW_API gw_status gw_comm_striped(gw_comm **out, const gw_stream *const *streams,
+                                 const int *counts, const char *const *hosts, int rank,
+                                 int workers, const gw_comm_options *opt);
+
 #ifdef __cplusplus
 }
 #endif

@@ -106,6 +106,11 @@ struct gw_transport {
      * would run beside their caller (delay=1) then run inside the call that begins
      * them. */
     int one_thread;
+
+    /* If tell is not 0, tells the other workers that this one pauses. Returns how many
+     * other workers have said so and have sent no message since. Optional: if NULL, the
+     * time limit is never learned. */
+    int (*pause)(void *ctx, int tell);
 };
 
 #ifdef __cplusplus

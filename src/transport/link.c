@@ -333,6 +333,13 @@ static void free_list(link_op *op)
     }
 }
 
+static int link_pause(void *ctx, int tell)
+{
+    link_end *l = ctx;
+
+    return l->below.pause != NULL ? l->below.pause(l->below_ctx, tell) : 0;
+}
+
 static void link_close(void *ctx)
 {
     link_end *l = ctx;
@@ -356,6 +363,7 @@ static const gw_transport link_table = {
     .step = link_step,
     .abort = link_abort,
     .close = link_close,
+    .pause = link_pause,
 };
 
 gw_status gw_comm_link(gw_comm *c, const char *link)
@@ -387,5 +395,6 @@ gw_status gw_comm_link(gw_comm *c, const char *link)
     c->table = link_table;
     c->table.name = l->name;
     c->ctx = l;
+    c->shared.bytes = 0; /* what is sent that way would cross no link */
     return GW_OK;
 }

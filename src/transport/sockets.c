@@ -25,6 +25,9 @@
 /* How long closing waits while nothing of what was sent leaves. */
 #define CLOSE_SECONDS 5.0
 
+/* How often a worker that pauses tries to say so, every millisecond. */
+enum { PAUSE_TURNS = 200 };
+
 /* ---- posting and testing ------------------------------------------------ */
 
 static void enqueue(gwi_stream_queue *q, gwi_stream_op *op)
@@ -85,17 +88,22 @@ static gw_status streams_test(void *ctx, gw_request *req, size_t *len)
 
 /* ---- waiting ------------------------------------------------------------ */
 
-/* What to wait for of a peer. A message nobody asked for yet stays where it is, and
- * its peer is not looked at: it would be ready all the time. */
-static struct pollfd interest(const gwi_stream_peer *p)
+/* Fills in what to wait for of all peers and returns how many connections they have. A
+ * message nobody asked for yet stays where it is, and its peer is not looked at: it
+ * would be ready all the time. */
+static nfds_t fill_polls(gwi_streams *s)
 {
+    struct pollfd *at = s->polls;
     uint64_t len;
-    bool parked = gwi_stream_parked(p, &len);
-    bool leaves = p->full || (p->fd >= 0 && p->io.unsent(p->io.ctx) > 0);
-    short events = (short)((parked ? 0 : POLLIN) | (leaves ? POLLOUT : 0));
 
-    return (struct pollfd){.fd = p->ended || events == 0 ? -1 : p->fd,
-                           .events = events};
+    for (int r = 0; r < s->workers; r++) {
+        const gwi_stream_peer *p = &s->peers[r];
+        gwi_stripes_ask(&p->io, at, !gwi_stream_parked(p, &len), p->full);
+        for (int k = 0; p->ended && k < p->io.count; k++)
+            at[k].fd = -1;
+        at += p->io.count;
+    }
+    return (nfds_t)(at - s->polls);
 }
 
 /* Whether bytes are there that the socket does not show any more. */
@@ -103,7 +111,7 @@ static bool has_more(const gwi_stream_peer *p)
 {
     uint64_t len;
 
-    return p->fd >= 0 && !p->ended && p->io.unread(p->io.ctx) > 0 &&
+    return p->io.count > 0 && !p->ended && gwi_stripes_unread(&p->io) > 0 &&
            !gwi_stream_parked(p, &len);
 }
 
@@ -112,19 +120,19 @@ static gw_status sleep_once(gwi_streams *s, double seconds)
     struct timespec t = {.tv_sec = (time_t)seconds,
                          .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
 
-    for (int r = 0; r < s->workers; r++) {
-        s->polls[r] = interest(&s->peers[r]);
+    const struct pollfd *at = s->polls;
+
+    for (int r = 0; r < s->workers; r++)
         if (has_more(&s->peers[r]))
             t = (struct timespec){0};
-    }
-    if (ppoll(s->polls, (nfds_t)s->workers, &t, NULL) < 0)
+    if (ppoll(s->polls, fill_polls(s), &t, NULL) < 0)
         return GW_OK;
     /* Peers that nothing is expected of have a sign of life, a goodbye, a reason or
      * an end. */
-    for (int r = 0; r < s->workers; r++) {
+    for (int r = 0; r < s->workers; at += s->peers[r++].io.count) {
+        bool seen = gwi_stripes_seen(&s->peers[r].io, at);
         gwi_stream_flush(&s->peers[r]);
-        if ((s->polls[r].revents != 0 || has_more(&s->peers[r])) &&
-            s->peers[r].recvs.first == NULL)
+        if ((seen || has_more(&s->peers[r])) && s->peers[r].recvs.first == NULL)
             GWI_TRY(gwi_streams_receive(s, r));
     }
     return GW_OK;
@@ -154,6 +162,31 @@ static void streams_busy(void *ctx, double until)
         gwi_stream_sign(s, &s->peers[r]);
 }
 
+/* Those whose sockets are full have more to read than a pause lasts, or hang. */
+static int streams_pause(void *ctx, int tell)
+{
+    struct timespec nap = {.tv_nsec = 1000000};
+    gwi_streams *s = ctx;
+    int pauses = 0, untold = tell != 0;
+
+    for (int r = 0; r < s->workers; r++) {
+        s->peers[r].untold = s->peers[r].untold || tell != 0;
+        pauses += s->peers[r].pauses && !s->peers[r].left;
+    }
+    for (int turn = 0; untold > 0 && turn < PAUSE_TURNS; turn++) {
+        if (turn > 0)
+            nanosleep(&nap, NULL);
+        untold = 0;
+        for (int r = 0; r < s->workers; r++) {
+            gwi_stream_peer *p = &s->peers[r];
+            gwi_stream_sign(s, p);
+            gwi_stream_flush(p);
+            untold += p->untold && p->io.count > 0 && !p->ended && !p->left;
+        }
+    }
+    return pauses;
+}
+
 /* ---- who is gone, and the end ------------------------------------------- */
 
 static int streams_lost(void *ctx)
@@ -161,7 +194,7 @@ static int streams_lost(void *ctx)
     const gwi_streams *s = ctx;
 
     for (int r = 0; r < s->workers; r++)
-        if (s->peers[r].fd >= 0 && s->peers[r].ended && !s->peers[r].left)
+        if (s->peers[r].io.count > 0 && s->peers[r].ended && !s->peers[r].left)
             return r;
     return -1;
 }
@@ -177,8 +210,7 @@ static const char *streams_host(void *ctx, int rank)
 static void end_sending(gwi_streams *s)
 {
     for (int r = 0; r < s->workers; r++)
-        if (s->peers[r].fd >= 0)
-            shutdown(s->peers[r].fd, SHUT_WR);
+        gwi_stripes_shut(&s->peers[r].io);
 }
 
 static void streams_abort(void *ctx, const char *reason)
@@ -194,16 +226,6 @@ static void streams_abort(void *ctx, const char *reason)
     s->aborted = true;
 }
 
-/* Reads what is left: closing a socket with unread bytes would make the other end
- * lose those it has not read. */
-static void drain(int fd)
-{
-    char rest[4096];
-
-    for (int i = 0; i < 64 && recv(fd, rest, sizeof rest, 0) > 0; i++)
-        ;
-}
-
 /* Hands what streams have taken to their sockets, as long as something leaves. */
 static void flush_all(gwi_streams *s)
 {
@@ -215,7 +237,7 @@ static void flush_all(gwi_streams *s)
         for (int r = 0; r < s->workers; r++) {
             gwi_stream_peer *p = &s->peers[r];
             gwi_stream_flush(p);
-            unsent += p->fd >= 0 && !p->ended ? p->io.unsent(p->io.ctx) : 0;
+            unsent += p->ended ? 0 : gwi_stripes_unsent(&p->io);
         }
         if (unsent < before)
             since = gwi_now();
@@ -236,8 +258,7 @@ static void let_leave(gwi_streams *s)
     for (int before = INT_MAX;; nanosleep(&pause, NULL)) {
         int unsent = 0;
         for (int r = 0; r < s->workers; r++) {
-            if (s->peers[r].fd >= 0)
-                drain(s->peers[r].fd);
+            gwi_stripes_drain(&s->peers[r].io);
             unsent += gwi_stream_unsent(&s->peers[r]);
         }
         if (unsent < before)
@@ -262,11 +283,8 @@ static void streams_close(void *ctx)
         let_leave(s);
     }
     for (int r = 0; r < s->workers; r++) {
-        if (s->peers[r].fd < 0)
-            continue;
-        drain(s->peers[r].fd);
-        s->peers[r].io.release(s->peers[r].io.ctx);
-        close(s->peers[r].fd);
+        gwi_stripes_drain(&s->peers[r].io);
+        gwi_stripes_close(&s->peers[r].io);
     }
     gwi_free(s);
 }
@@ -284,6 +302,7 @@ static const gw_transport streams_table = {
     .abort = streams_abort,
     .close = streams_close,
     .busy = streams_busy,
+    .pause = streams_pause,
 };
 
 /* ---- making one --------------------------------------------------------- */
@@ -308,7 +327,7 @@ static void name_host(gwi_stream_peer *p, const char *host)
 }
 
 /* Programs that this one starts do not get the sockets, either. */
-static gw_status prepare(gwi_stream_peer *p, const gw_stream *io, int rank)
+static gw_status prepare_line(gwi_line *line, const gw_stream *io, int rank)
 {
     int fd = io->fd;
     int flags = fcntl(fd, F_GETFL), own = fcntl(fd, F_GETFD);
@@ -318,19 +337,29 @@ static gw_status prepare(gwi_stream_peer *p, const gw_stream *io, int rank)
         return gw_fail(GW_ERR_ARG, "cannot use descriptor %d for worker %d: %s", fd,
                        rank, strerror(errno));
     tune(fd);
-    p->fd = fd;
-    p->io = *io;
+    line->io = *io;
+    return GW_OK;
+}
+
+static gw_status prepare(gwi_stream_peer *p, gwi_line *lines, const gw_stream *streams,
+                         int count, int rank)
+{
+    for (int k = 0; k < count; k++)
+        GWI_TRY(prepare_line(&lines[k], &streams[k], rank));
+    p->io.lines = lines;
+    p->io.count = count;
     p->sends.end = &p->sends.first;
     p->recvs.end = &p->recvs.first;
     p->heard_at = gwi_now();
     return GW_OK;
 }
 
-static gwi_streams *new_streams(int rank, int workers)
+/* One piece of memory: the streams, peers[workers], lines[lines], polls[lines]. */
+static gwi_streams *new_streams(int rank, int workers, size_t lines)
 {
     size_t p = (size_t)workers;
-    gwi_streams *s =
-        gwi_calloc(1, sizeof *s + p * (sizeof *s->peers + sizeof *s->polls));
+    gwi_streams *s = gwi_calloc(1, sizeof *s + p * sizeof *s->peers +
+                                       lines * (sizeof(gwi_line) + sizeof *s->polls));
 
     if (s == NULL)
         return NULL;
@@ -338,15 +367,14 @@ static gwi_streams *new_streams(int rank, int workers)
     s->workers = workers;
     s->born = gwi_now();
     s->peers = (gwi_stream_peer *)(s + 1);
-    s->polls = (struct pollfd *)(s->peers + p);
-    for (int r = 0; r < workers; r++)
-        s->peers[r].fd = -1;
+    s->polls = (struct pollfd *)((gwi_line *)(s->peers + p) + lines);
     return s;
 }
 
 static gw_status new_comm(gw_comm **out, gwi_streams *s, const gw_comm_options *opt)
 {
     GWI_TRY(gw_comm_new(out, &streams_table, s, s->rank, s->workers, opt));
+    s->comm = *out;
     s->timeout = (*out)->timeout;
     (*out)->head_len = GWI_HEAD_LEN;
     gw_status st = gwi_streams_guard(s);
@@ -358,29 +386,74 @@ static gw_status new_comm(gw_comm **out, gwi_streams *s, const gw_comm_options *
     return st;
 }
 
-gw_status gw_comm_streams(gw_comm **out, const gw_stream *streams,
-                          const char *const *hosts, int rank, int workers,
-                          const gw_comm_options *opt)
+/* Returns how many connections there are to all others; 0: counts are wrong. */
+static size_t count_lines(const int *counts, int rank, int workers)
+{
+    size_t sum = 0;
+
+    for (int r = 0; r < workers; r++) {
+        if (r != rank && (counts[r] < 1 || counts[r] > GW_MOST_STRIPES))
+            return 0;
+        sum += r != rank ? (size_t)counts[r] : 0;
+    }
+    return workers > 1 ? sum : 1;
+}
+
+gw_status gw_comm_striped(gw_comm **out, const gw_stream *const *streams,
+                          const int *counts, const char *const *hosts, int rank,
+                          int workers, const gw_comm_options *opt)
 {
     gw_status st = GW_OK;
+    size_t lines;
     gwi_streams *s;
 
     *out = NULL;
-    if (streams == NULL || workers < 1 || rank < 0 || rank >= workers)
+    if (streams == NULL || counts == NULL || workers < 1 || rank < 0 || rank >= workers)
         return gw_fail(GW_ERR_ARG, "invalid rank %d of %d workers, or NULL", rank,
                        workers);
-    s = new_streams(rank, workers);
+    lines = count_lines(counts, rank, workers);
+    if (lines == 0)
+        return gw_fail(GW_ERR_ARG, "there are 1 to %d connections to each worker",
+                       GW_MOST_STRIPES);
+    s = new_streams(rank, workers, lines);
     if (s == NULL)
-        return gw_fail(GW_ERR_NOMEM, "not enough memory for %d sockets", workers);
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for %zu sockets", lines);
+    gwi_line *at = (gwi_line *)(s->peers + workers);
     for (int r = 0; st == GW_OK && r < workers; r++) {
         name_host(&s->peers[r], hosts != NULL ? hosts[r] : NULL);
-        if (r != rank)
-            st = prepare(&s->peers[r], &streams[r], r);
+        if (r == rank)
+            continue;
+        st = prepare(&s->peers[r], at, streams[r], counts[r], r);
+        at += counts[r];
     }
     if (st == GW_OK)
         st = new_comm(out, s, opt);
     if (st != GW_OK)
         gwi_free(s);
+    return st;
+}
+
+gw_status gw_comm_streams(gw_comm **out, const gw_stream *streams,
+                          const char *const *hosts, int rank, int workers,
+                          const gw_comm_options *opt)
+{
+    size_t count = workers > 0 ? (size_t)workers : 1;
+    const gw_stream **each;
+    gw_status st;
+
+    *out = NULL;
+    if (streams == NULL)
+        return gw_fail(GW_ERR_ARG, "streams is NULL");
+    each = gwi_calloc(count, sizeof *each + sizeof(int));
+    if (each == NULL)
+        return gw_fail(GW_ERR_NOMEM, "not enough memory for %zu sockets", count);
+    int *counts = (int *)(each + count);
+    for (size_t r = 0; r < count; r++) {
+        each[r] = &streams[r];
+        counts[r] = 1;
+    }
+    st = gw_comm_striped(out, each, counts, hosts, rank, workers, opt);
+    gwi_free((void *)each);
     return st;
 }
 

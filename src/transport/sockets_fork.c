@@ -33,9 +33,9 @@ static void in_child(void)
     for (gwi_streams *s = guarded; s != NULL; s = s->next) {
         s->foreign = true;
         for (int r = 0; r < s->workers; r++) {
-            if (s->peers[r].fd >= 0)
-                close(s->peers[r].fd);
-            s->peers[r].fd = -1;
+            for (int k = 0; k < s->peers[r].io.count; k++)
+                close(s->peers[r].io.lines[k].io.fd);
+            s->peers[r].io.count = 0;
         }
     }
     guarded = NULL;

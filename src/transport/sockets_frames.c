@@ -10,7 +10,6 @@
 #include <math.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 
 /* Frames that are taken from one peer before others get their turn. */
 enum { FRAMES_PER_CALL = 64 };
@@ -70,7 +69,7 @@ static gw_status fail_malformed(gwi_stream_peer *p, int rank, const char *what)
 /* Reads up to len bytes; 0 if none are there, or none will come (ended is set). */
 static size_t take(gwi_stream_peer *p, void *to, size_t len)
 {
-    long n = p->io.read(p->io.ctx, to, len);
+    long n = gwi_stripes_read(&p->io, to, len);
 
     if (n > 0) {
         p->heard_at = gwi_now();
@@ -118,7 +117,12 @@ static gw_status take_message(gwi_streams *s, int rank, bool *more)
         return gw_fail(GW_ERR_DATA, "worker %d sent %llu bytes, expected at most %zu",
                        rank, (unsigned long long)len, op->len);
     *more = take_body(p, op->buf, (size_t)len);
-    s->moved += (*more ? GWI_HEAD_LEN + (size_t)len : p->in_done) - before;
+    size_t came = (*more ? GWI_HEAD_LEN + (size_t)len : p->in_done) - before;
+    s->moved += came;
+    if (came > 0 || *more) {
+        p->fed_at = p->heard_at;
+        p->pauses = false;
+    }
     if (*more) {
         op->got = (size_t)len;
         finish_first(&p->recvs);
@@ -192,6 +196,13 @@ static gw_status take_frame(gwi_streams *s, int rank, bool *more)
         if (len == 0)
             return take_sign(s, rank, 0, more);
         break;
+    case GWI_FRAME_PAUSE:
+        if (len == 0) {
+            p->signs -= !p->pauses; /* one for each message is no flood */
+            p->pauses = true;
+            return take_sign(s, rank, 0, more);
+        }
+        break;
     case GWI_FRAME_BUSY:
         if (len == GWI_BUSY_LEN && s->linked)
             return take_sign(s, rank, GWI_BUSY_LEN, more);
@@ -227,15 +238,15 @@ bool gwi_stream_parked(const gwi_stream_peer *p, uint64_t *len)
 static size_t hand_over(gwi_stream_peer *p, void *bytes, size_t len)
 {
     struct iovec part = {bytes, len};
-    long n = p->io.write(p->io.ctx, &part, 1);
+    long n = gwi_stripes_write(&p->io, &part, 1);
 
     return n > 0 ? (size_t)n : 0;
 }
 
 void gwi_stream_flush(gwi_stream_peer *p)
 {
-    if (p->fd >= 0 && !p->ended && p->io.unsent(p->io.ctx) > 0)
-        (void)p->io.write(p->io.ctx, NULL, 0);
+    if (!p->ended)
+        gwi_stripes_flush(&p->io);
 }
 
 /* Hands the rest of a sign of life and of the first message to the stream. */
@@ -248,7 +259,7 @@ static long push(gwi_stream_peer *p, const gwi_stream_op *op)
                              {op->buf + in_body, op->len - in_body}};
 
     put_head(p->out_head, op->len, GWI_FRAME_MESSAGE);
-    return p->io.write(p->io.ctx, parts, 3);
+    return gwi_stripes_write(&p->io, parts, 3);
 }
 
 /* Takes note of n bytes that went; true if they were the rest of the message. */
@@ -265,6 +276,7 @@ static bool pushed(gwi_streams *s, gwi_stream_peer *p, size_t n)
     if (p->out_done < GWI_HEAD_LEN + p->sends.first->len)
         return false;
     p->out_done = 0;
+    p->untold = false;
     return true;
 }
 
@@ -276,8 +288,7 @@ static gw_status rest(const gwi_streams *s, int rank)
     if (p->left)
         return fail_gone(s, rank);
     p->full = true;
-    if (ioctl(p->fd, SIOCOUTQ, &p->unsent) != 0)
-        p->unsent = 0;
+    p->unsent = gwi_stripes_queued(&p->io, SIOCOUTQ);
     return GW_OK;
 }
 
@@ -304,23 +315,28 @@ gw_status gwi_streams_send_on(gwi_streams *s, int rank)
 
 static void make_sign(const gwi_streams *s, gwi_stream_peer *p)
 {
-    bool busy = s->linked && s->busy_until > gwi_now();
+    bool busy = !p->untold && s->linked && s->busy_until > gwi_now();
 
     p->sign_done = 0;
     p->sign_len = busy ? GWI_HEAD_LEN + GWI_BUSY_LEN : GWI_HEAD_LEN;
     put_head(p->sign, p->sign_len - GWI_HEAD_LEN,
-             busy ? GWI_FRAME_BUSY : GWI_FRAME_ALIVE);
+             busy        ? GWI_FRAME_BUSY
+             : p->untold ? GWI_FRAME_PAUSE
+                         : GWI_FRAME_ALIVE);
     memcpy(p->sign + GWI_HEAD_LEN, &s->busy_until, sizeof s->busy_until);
 }
 
 void gwi_stream_sign(const gwi_streams *s, gwi_stream_peer *p)
 {
-    if (p->fd < 0 || p->ended || p->left || p->out_done > 0)
+    if (p->io.count == 0 || p->ended || p->left || p->out_done > 0)
         return;
+    bool pauses = p->sign_len == 0 && p->untold;
     if (p->sign_len == 0)
         make_sign(s, p);
     /* A failure is for those to see who read. */
     p->sign_done += hand_over(p, p->sign + p->sign_done, p->sign_len - p->sign_done);
+    if (pauses && p->sign_done > 0)
+        p->untold = false;
     if (p->sign_done == 0 || p->sign_done == p->sign_len)
         p->sign_done = p->sign_len = 0;
 }
@@ -331,7 +347,7 @@ void gwi_stream_say_last(gwi_stream_peer *p, gwi_frame_kind kind, const char *te
     uint8_t frame[sizeof p->sign + GWI_HEAD_LEN + GWI_REASON_LEN];
     size_t before = p->sign_len - p->sign_done;
 
-    if (p->fd < 0)
+    if (p->io.count == 0)
         return;
     memcpy(frame, p->sign + p->sign_done, before);
     put_head(frame + before, len, kind);

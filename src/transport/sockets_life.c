@@ -19,6 +19,8 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include "limit.h"
+
 /* Signs of life are given every 16th of the time limit, but within these bounds: a
  * step whose messages come within a quarter of a second goes without. */
 #define SIGNS_PER_LIMIT   16.0
@@ -54,9 +56,9 @@ static double interval(const gwi_streams *s)
  * is progress before that. */
 static void count_leaving(gwi_streams *s, gwi_stream_peer *p)
 {
-    int unsent;
+    int unsent = p->full ? gwi_stripes_queued(&p->io, SIOCOUTQ) : -1;
 
-    if (!p->full || ioctl(p->fd, SIOCOUTQ, &unsent) != 0)
+    if (unsent < 0)
         return;
     if (unsent < p->unsent)
         s->moved += (size_t)(p->unsent - unsent);
@@ -87,11 +89,13 @@ bool gwi_streams_progress(gwi_streams *s, double slept)
 static void look_behind(gwi_stream_peer *p)
 {
     uint64_t len;
-    int unread;
 
-    if (p->fd < 0 || !gwi_stream_parked(p, &len) || ioctl(p->fd, SIOCINQ, &unread) != 0)
+    if (p->io.count == 0 || !gwi_stream_parked(p, &len))
         return;
-    unread += (int)p->io.unread(p->io.ctx);
+    int unread = gwi_stripes_queued(&p->io, SIOCINQ);
+    if (unread < 0)
+        return;
+    unread += (int)gwi_stripes_unread(&p->io);
     if (unread != p->unread)
         p->heard_at = gwi_now();
     p->unread = unread;
@@ -112,7 +116,8 @@ static int oldest(const gwi_streams *s, double before, bool stuck)
 
     for (int r = 0; r < s->workers; r++) {
         const gwi_stream_peer *p = &s->peers[r];
-        if (p->fd >= 0 && !p->left && p->heard_at < before && is_stuck(p) == stuck) {
+        if (p->io.count > 0 && !p->left && p->heard_at < before &&
+            is_stuck(p) == stuck) {
             before = p->heard_at;
             found = r;
         }
@@ -133,48 +138,63 @@ int gwi_streams_suspect(void *ctx)
 
 /* ---- lines that are cut ------------------------------------------------- */
 
-static bool ask_tcp(const gwi_stream_peer *p, struct tcp_info *info)
+static bool ask_tcp(const gwi_stream_peer *p, int k, struct tcp_info *info)
 {
     socklen_t len = sizeof *info;
 
     memset(info, 0, sizeof *info);
-    return p->fd >= 0 && !p->left && !p->ended &&
-           getsockopt(p->fd, IPPROTO_TCP, TCP_INFO, info, &len) == 0;
+    return !p->left && !p->ended &&
+           getsockopt(p->io.lines[k].io.fd, IPPROTO_TCP, TCP_INFO, info, &len) == 0;
 }
 
 int gwi_stream_unsent(const gwi_stream_peer *p)
 {
     struct tcp_info info;
-    int unsent = 0;
+    int sum = 0, unsent;
 
-    if (!ask_tcp(p, &info) || info.tcpi_state == TCP_CLOSE ||
-        ioctl(p->fd, SIOCOUTQ, &unsent) != 0)
-        return 0;
-    return unsent;
+    for (int k = 0; k < p->io.count; k++)
+        if (ask_tcp(p, k, &info) && info.tcpi_state != TCP_CLOSE &&
+            ioctl(p->io.lines[k].io.fd, SIOCOUTQ, &unsent) == 0)
+            sum += unsent;
+    return sum;
 }
 
-/* Whether the host at the other end has acknowledged nothing for so long, although
- * something was sent again. A process that hangs there does not hinder its host. */
+/* Whether the host at the other end has acknowledged nothing for so long on one of the
+ * lines to it, although something was sent again. A process that hangs there does not
+ * hinder its host. */
 static bool is_cut(const gwi_stream_peer *p, double seconds)
 {
     struct tcp_info info;
 
-    return ask_tcp(p, &info) && info.tcpi_unacked > 0 && info.tcpi_retransmits > 0 &&
-           info.tcpi_last_ack_recv > 1000 * seconds;
+    for (int k = 0; k < p->io.count; k++)
+        if (ask_tcp(p, k, &info) && info.tcpi_unacked > 0 &&
+            info.tcpi_retransmits > 0 && info.tcpi_last_ack_recv > 1000 * seconds)
+            return true;
+    return false;
+}
+
+/* Whether one of the lines to a peer has ended, and it has not ended in order. */
+static bool is_torn(const gwi_stream_peer *p)
+{
+    uint64_t len;
+
+    return !p->left && !gwi_stream_parked(p, &len) &&
+           gwi_stripes_torn(&p->io, p->fed_at);
 }
 
 /* A line that is cut for long is the other worker's fault; if all of them are, it is
  * this one's, which must say so before the time limit makes it blame others. */
 static gw_status check_lines(gwi_streams *s)
 {
-    double limit = s->timeout < CUT_SECONDS ? s->timeout : CUT_SECONDS;
+    double limit = gwi_limit_now(s->comm);
     int others = 0, cut = 0;
 
+    limit = limit < CUT_SECONDS ? limit : CUT_SECONDS;
     for (int r = 0; r < s->workers; r++) {
         gwi_stream_peer *p = &s->peers[r];
-        others += p->fd >= 0 && !p->left;
+        others += p->io.count > 0 && !p->left;
         cut += is_cut(p, SOON * limit);
-        p->ended = p->ended || is_cut(p, CUT_SECONDS);
+        p->ended = p->ended || is_cut(p, CUT_SECONDS) || is_torn(p);
     }
     if (others > 1 && cut == others)
         return gw_fail(GW_ERR_PEER, "worker %d on host %s is cut off from all others",

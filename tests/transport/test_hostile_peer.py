@@ -50,7 +50,7 @@ SPECS = [
     "local:2+topk:0.05", "local:2+gtopk:0.05+q:4", "local:2,start=2",
     "local:1,average=polyak", "pqasgd:2,4,via=gather", "dense+check:2", "oktopk:0.05", "oktopk:0.05+q:4", "lowrank:2",
     "lowrank:2,error=own", "sparta:0.1", "topk:0.05+ef21", "diloco:2", "sparseloco:2",
-    "demo:0.05", "distro:0.05", "adasum"]
+    "demo:0.05", "distro:0.05", "adasum", "qsgd:2,norm=l2,code=entropy", "gtopk:0.3+q:3,code=entropy"]
 FLOATS = {"doubling": 708, "ring": 9400, "chunks": 45750}
 
 # Cases that have gone wrong once, and are always run: worker 0 of 3 lies to one victim.
