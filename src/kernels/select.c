@@ -50,16 +50,6 @@ void gwi_put_back(const gwi_list *list, float *r)
         r[list->index[i]] = list->value[i];
 }
 
-/* Whether an entry with this key is among the largest, of which nth is the least
- * and has *ties entries left. Without a branch: nobody could predict it. */
-static inline size_t is_largest(int32_t key, int32_t nth, size_t *ties)
-{
-    size_t tie = (size_t)(key == nth) & (size_t)(*ties > 0);
-
-    *ties -= tie;
-    return (size_t)(key > nth) | tie;
-}
-
 static size_t move_entries(gwi_list *to, size_t n, const gwi_list *from, size_t begin)
 {
     size_t count = from->n - begin;
@@ -74,26 +64,10 @@ static size_t move_entries(gwi_list *to, size_t n, const gwi_list *from, size_t 
 int32_t gwi_split_largest(const gwi_list *list, size_t k, gwi_list *largest,
                           gwi_list *others)
 {
-    const gwi_list from = *list;
-    size_t ties, i, kept = 0, rest = 0;
-    int32_t nth = gwi_nth_key(from.value, from.n, k, &ties);
+    size_t ties;
+    int32_t nth = gwi_nth_key(list->value, list->n, k, &ties);
 
-    /* Each entry is written to both and counted in one, until one is complete. */
-    for (i = 0; kept < k && rest < from.n - k; i++) {
-        uint32_t index = from.index[i];
-        float value = from.value[i];
-        size_t keep = is_largest(gwi_magnitude_key(value), nth, &ties);
-        largest->index[kept] = others->index[rest] = index;
-        largest->value[kept] = others->value[rest] = value;
-        kept += keep;
-        rest += 1 - keep;
-    }
-    if (kept < k)
-        kept = move_entries(largest, kept, &from, i);
-    else
-        rest = move_entries(others, rest, &from, i);
-    largest->n = kept;
-    others->n = rest;
+    gwi_select()->split(list, k, nth, ties, largest, others);
     return nth;
 }
 
@@ -107,7 +81,7 @@ static int32_t thin_out(gwi_list *list, size_t k, float *r)
     for (size_t i = 0; i < list->n; i++) {
         uint32_t index = list->index[i];
         float value = list->value[i];
-        size_t keep = is_largest(gwi_magnitude_key(value), nth, &ties);
+        size_t keep = gwi_is_largest(gwi_magnitude_key(value), nth, &ties);
         r[index] = keep ? 0.0f : value;
         list->index[kept] = index;
         list->value[kept] = value;

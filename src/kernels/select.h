@@ -171,6 +171,9 @@ int32_t gwi_guess_bound(const gwi_topk_guess *guess, size_t n, size_t k);
 /* Room that collect() wants in the list for every step it makes. */
 enum { GWI_COLLECT_ROOM = 32 };
 
+/* Most values that are few; keys are padded to whole steps. */
+enum { GWI_FEW_MAX = 4096, GWI_FEW_STEP = 32 };
+
 typedef struct gwi_select_kernels {
     const char *isa; /* "c", "avx2", "avx512" or "neon" */
 
@@ -180,7 +183,35 @@ typedef struct gwi_select_kernels {
      * than GWI_COLLECT_ROOM free entries: from there on nothing was touched. */
     size_t (*collect)(float *r, const float *g, size_t begin, size_t end, int32_t above,
                       gwi_list *out);
+
+    /* Up to so many values, the key of a certain rank is found by counting keys above
+     * one bound after the other. */
+    size_t few;
+
+    /* Writes the keys of n <= few values, at least one, and -1 up to a whole step.
+     * Returns the bits in which keys differ. */
+    uint32_t (*keys)(int32_t *keys, const float *value, size_t n);
+
+    /* How many of n keys so written are at least `least`, which is above -1. */
+    size_t (*count_from)(const int32_t *keys, size_t n, int32_t least);
+
+    /* Moves the k entries of from whose keys are larger than nth, or are among the
+     * first `ties` of those that are the same, to largest, and the others to others,
+     * each in order and with room for no more. One of the two may be from itself. k may
+     * also be anything above from->n, if nobody has counted them. */
+    void (*split)(const gwi_list *from, size_t k, int32_t nth, size_t ties,
+                  gwi_list *largest, gwi_list *others);
 } gwi_select_kernels;
+
+/* Whether an entry with this key is among the largest, of which nth is the least
+ * and has *ties entries left. Without a branch: nobody could predict it. */
+static inline size_t gwi_is_largest(int32_t key, int32_t nth, size_t *ties)
+{
+    size_t tie = (size_t)(key == nth) & (size_t)(*ties > 0);
+
+    *ties -= tie;
+    return (size_t)(key > nth) | tie;
+}
 
 /* The kernels that flags allow, those of this CPU, and the parts of the former;
  * kernels.h has the convention. */

@@ -19,45 +19,27 @@ static uint32_t count_down(const uint32_t *count, uint32_t digit, size_t *k)
     return digit;
 }
 
-/* Up to this many values are compared with one bound after the other, a row at a
- * time: a loop of known length is one that the compiler can do for several values. */
-enum { FEW = 512, ROW = 32 };
-
-static size_t count_from(const int32_t *keys, size_t rows, int32_t least)
-{
-    int32_t count = 0;
-
-    for (size_t row = 0; row < rows; row++)
-        for (size_t i = 0; i < ROW; i++)
-            count += keys[row * ROW + i] >= least;
-    return (size_t)count;
-}
-
 /* The largest bound that k keys reach, bit by bit below the highest in which keys
  * differ. Counting few keys thirty times is faster than emptying three histograms. */
 static int32_t nth_of_few(const float *value, size_t n, size_t k, size_t *ties)
 {
-    int32_t keys[FEW], all = INT32_MAX, any = 0, nth;
-    size_t rows = (n + ROW - 1) / ROW;
-
-    for (size_t i = 0; i < n; i++) {
-        keys[i] = gwi_magnitude_key(value[i]);
-        all &= keys[i];
-        any |= keys[i];
-    }
-    for (size_t i = n; i < rows * ROW; i++)
-        keys[i] = -1; /* below every bound */
-    uint32_t differ = (uint32_t)(all ^ any);
+    const gwi_select_kernels *by = gwi_select();
+    int32_t keys[GWI_FEW_MAX];
+    uint32_t differ = by->keys(keys, value, n);
     int bits = differ == 0 ? 0 : 32 - __builtin_clz(differ);
-    nth = bits == 0 ? any : (int32_t)((uint32_t)any >> bits << bits);
+    int32_t nth = keys[0] >> bits << bits;
+
     for (int bit = bits - 1; bit >= 0; bit--) {
         int32_t higher = nth | (int32_t)1 << bit;
-        if (count_from(keys, rows, higher) >= k)
+        if (by->count_from(keys, n, higher) >= k)
             nth = higher;
     }
-    *ties = k - count_from(keys, rows, nth + 1);
+    *ties = k - by->count_from(keys, n, nth + 1);
     return nth;
 }
+
+/* The lowest of many of which so few are in question are gathered. */
+enum { FEW = 512 };
 
 /* Copies the values whose keys are at most `most`, as long as there is room. Returns
  * how many they are, or FEW + 1 if they are too many. */
@@ -119,7 +101,7 @@ int32_t gwi_nth_key(const float *value, size_t n, size_t k, size_t *ties)
     int32_t nth;
 
     assert(k >= 1 && k <= n);
-    if (n <= FEW)
+    if (n <= gwi_select()->few)
         return nth_of_few(value, n, k, ties);
     if (nth_of_low(value, n, k, &nth, ties))
         return nth;

@@ -21,36 +21,31 @@
 enum { LARGE = 1 << 19 };
 
 /* Copies the values of the candidates that are samples. Without a branch: nobody could
- * predict it. */
+ * predict it. Without a division: with indices below LARGE, and so strides below 8, a
+ * product with the next number above 2^32 / stride is just as exact. */
 static size_t samples_among(const gwi_list *list, size_t n, size_t count,
                             float *samples)
 {
-    size_t stride = n / count, found = 0;
+    uint64_t stride = n / count, inverse = ((uint64_t)1 << 32) / stride + 1;
+    size_t found = 0;
 
     for (size_t i = 0; i < list->n; i++) {
-        size_t at = list->index[i];
+        uint64_t at = list->index[i], place = at * inverse >> 32;
         samples[found] = list->value[i];
-        found += (size_t)(at % stride == 0) & (size_t)(at / stride < count);
+        found += (size_t)(place * stride == at) & (size_t)(place < count);
     }
     return found;
 }
 
-/* Leaves in list what the threshold lets go and puts the others back into r. */
-static void keep_above(gwi_list *list, gwi_threshold t, float *r)
+/* Leaves in list what the threshold lets go and puts the others back into r. scratch
+ * has room for list->n indices and values. */
+static void keep_above(gwi_list *list, gwi_threshold t, float *r, float *scratch)
 {
-    int32_t key = gwi_magnitude_key(t.value), above = t.ties ? key - 1 : key;
-    size_t kept = 0;
+    gwi_list others = {(uint32_t *)(void *)scratch, scratch + list->n, 0, list->n};
 
-    for (size_t i = 0; i < list->n; i++) {
-        uint32_t index = list->index[i];
-        float value = list->value[i];
-        size_t keep = gwi_magnitude_bits(value) > above;
-        r[index] = keep ? 0.0f : value;
-        list->index[kept] = index;
-        list->value[kept] = value;
-        kept += keep;
-    }
-    list->n = kept;
+    gwi_select()->split(list, SIZE_MAX, gwi_magnitude_key(t.value),
+                        t.ties ? SIZE_MAX : 0, list, &others);
+    gwi_put_back(&others, r);
 }
 
 /* What a vector is sampled for. */
@@ -71,11 +66,11 @@ static bool try_guess(const wanted *w, int32_t bound, float *r, const float *g,
     out->n = 0;
     end = gwi_select()->collect(r, g, 0, w->n, bound, out);
     *found = end < w->n ? 2 * w->rank : samples_among(out, w->n, w->samples, scratch);
-    if (end == w->n && *found >= w->rank)
+    if (end == w->n && *found >= w->rank && 2 * out->n <= GWI_THRESHOLD_FLOATS(w->n))
         key = gwi_nth_key(scratch, *found, w->rank, &ties);
     if (key < GWI_KEY_NAN) {
         *threshold = gwi_threshold_at(key, w->rank, ties);
-        keep_above(out, *threshold, r);
+        keep_above(out, *threshold, r, scratch);
         return true;
     }
     gwi_put_back(out, r);

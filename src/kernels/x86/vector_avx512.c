@@ -9,6 +9,7 @@
 #include "kernels/float_bits.h"
 #include "kernels/x86/simd512.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 /* The lanes of the vector that begins at i which lie below n. */
@@ -17,9 +18,16 @@ static inline __mmask16 lanes_below(size_t i, size_t n)
     return (__mmask16)(n - i >= 16 ? 0xffffu : (1u << (n - i)) - 1);
 }
 
+/* Whole vectors go without a mask: a sum of four vectors by blocks of 8 KiB takes 0.6
+ * times as long so, as what a masked store has left is added to soon after (Zen 5). */
 GWI_AVX512 static void add_avx512(float *y, const float *x, size_t n)
 {
-    for (size_t i = 0; i < n; i += 16) {
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16)
+        _mm512_storeu_ps(y + i,
+                         _mm512_add_ps(_mm512_loadu_ps(y + i), _mm512_loadu_ps(x + i)));
+    if (i < n) {
         __mmask16 m = lanes_below(i, n);
         __m512 v = _mm512_maskz_loadu_ps(m, x + i);
         v = _mm512_add_ps(_mm512_maskz_loadu_ps(m, y + i), v);
@@ -119,11 +127,24 @@ GWI_AVX512 static float absmax_avx512(const float *x, size_t n)
     return gwi_bits_magnitude(_mm512_reduce_max_epi32(best));
 }
 
+/* Whether there is a NaN or an infinity among 64 floats. */
+GWI_AVX512 static inline bool any_nonfinite(const float *x)
+{
+    const __m512i finite = _mm512_set1_epi32(0x7f7fffff);
+    __m512i a = _mm512_max_epi32(magnitudes(x, 0, 64), magnitudes(x, 16, 64));
+    __m512i b = _mm512_max_epi32(magnitudes(x, 32, 64), magnitudes(x, 48, 64));
+
+    return gwi_mask_bits(_mm512_cmpgt_epi32_mask(_mm512_max_epi32(a, b), finite)) != 0;
+}
+
 GWI_AVX512 static size_t first_nonfinite_avx512(const float *x, size_t n)
 {
     const __m512i finite = _mm512_set1_epi32(0x7f7fffff);
+    size_t i = 0;
 
-    for (size_t i = 0; i < n; i += 16) {
+    while (i + 64 <= n && !any_nonfinite(x + i))
+        i += 64;
+    for (; i < n; i += 16) {
         unsigned bad =
             gwi_mask_bits(_mm512_cmpgt_epi32_mask(magnitudes(x, i, n), finite));
         if (bad != 0)
