@@ -179,6 +179,9 @@ typedef struct gwi_coder {
      * 512. */
     size_t (*bucket)(const gwi_spec *spec);
     uint64_t (*seed)(const gwi_spec *spec); /* of rounding; NULL: 0 */
+    /* Returns whether values are entropy-coded where that makes them shorter; NULL:
+     * no. */
+    bool (*entropy)(const gwi_spec *spec);
 
     /* scales() returns how many scales a message of up to k values can have; NULL:
      * none. own() returns how many bytes of memory the coder needs at coding->own. */
@@ -243,6 +246,7 @@ struct gwi_exchange {
     bool lossy;     /* can use a residual; otherwise everything is sent */
     bool of_lists;  /* sends entries that each worker chooses for itself */
     bool closes_up; /* gets v and residual without small tensors: gwi_rest() */
+    bool looks;     /* can look for bad numbers while it averages v */
     bool differs;   /* leaves different vectors on the workers */
     bool codes;     /* does not send the floats themselves, whatever the coder */
     bool (*gathers)(const gwi_spec *spec);  /* all to all: bytes grow with workers */
@@ -298,7 +302,8 @@ extern const gwi_transform gwi_transform_none;
 extern const gwi_coder gwi_coder_f32, gwi_coder_bf16, gwi_coder_levels, gwi_coder_1bit,
     gwi_coder_2bit;
 extern const gwi_exchange gwi_exchange_dense, gwi_exchange_common, gwi_exchange_gather,
-    gwi_exchange_tree, gwi_exchange_owner, gwi_exchange_coded, gwi_exchange_means;
+    gwi_exchange_pairs, gwi_exchange_tree, gwi_exchange_owner, gwi_exchange_coded,
+    gwi_exchange_means;
 extern const gwi_memory gwi_memory_none, gwi_memory_residual, gwi_memory_ef21;
 extern const gwi_outer gwi_outer_take, gwi_outer_sign;
 extern const gwi_part gwi_past_models, gwi_momentum, gwi_ramp, gwi_small_tensors,

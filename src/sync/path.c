@@ -10,11 +10,14 @@
  *     recursive doubling      ceil(log2 P)        ceil(log2 P) 4m
  *     all-gather              1                   (P-1) S          all to all at once
  *     coded, by segments      2                   2 (P-1)/P S      to owners and back
+ *     gTop-k in pairs         log2 P              log2 P S         P a power of two
+ *     gTop-k in pairs         log2 Q + 2          (log2 Q + 2) S   P past a power Q
  *     gTop-k tree             2 ceil(log2 P)      2 ceil(log2 P) S up and down
  *
  * S and the number of exchanges come from the counted traffic, so the formulas include
  * what compression achieved. They ignore that messages may share a cable. */
 #include "sync/path.h"
+#include "sync/beside/stream.h"
 
 #include <math.h>
 
@@ -56,6 +59,7 @@ gw_status gw_spec_path(const char *text, const gw_layout *layout, int workers,
         return gw_fail(GW_ERR_ARG,
                        "gw_spec_path() needs a layout, traffic and at least 1 worker");
     GWI_TRY(gwi_spec_parse(text, &spec));
+    GWI_TRY(gwi_fragments_check(&spec, layout));
     if (workers > 1 && traffic->messages_sent > 0)
         found = gwi_exchange_of(&spec)->path(&spec, layout, workers, traffic);
     *rounds = found.rounds;

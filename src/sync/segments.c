@@ -15,19 +15,17 @@ static size_t lesser(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* The piece of a tensor that begins so many floats into it. */
-static gw_tensor piece_of(const gw_tensor *t, size_t inside)
+/* The next piece: whole rows if the place is at the beginning of one that fits. */
+static gw_tensor piece_of(const gw_layout *l, const gwi_cut *at)
 {
-    size_t most = gwi_segment_floats, rows = t->rows - inside / t->cols;
-    gw_tensor piece = {t->name, t->offset + inside, rows, t->cols};
+    const gw_tensor *t = &l->tensors[at->tensor];
+    size_t begin = t->offset + at->inside, column = at->inside % t->cols;
+    size_t left = lesser(t->offset + t->rows * t->cols, at->bound) - begin;
+    size_t most = lesser(gwi_segment_floats, left);
 
-    if (t->cols > most) {
-        piece.rows = 1;
-        piece.cols = lesser(most, t->cols - inside % t->cols);
-    } else {
-        piece.rows = lesser(most / t->cols, rows);
-    }
-    return piece;
+    if (column == 0 && t->cols <= most)
+        return (gw_tensor){t->name, begin, most / t->cols, t->cols};
+    return (gw_tensor){t->name, begin, 1, lesser(most, t->cols - column)};
 }
 
 /* Moves a place, a tensor and so many floats into it, past a piece. */
@@ -42,15 +40,15 @@ static void pass(const gw_layout *l, const gw_tensor *piece, gwi_cut *cut)
     }
 }
 
-/* Moves on to the fragment of the tensor that comes next. */
+/* Moves on to the fragment of the float that comes next. */
 static void enter_fragment(const gw_layout *l, gwi_cut *cut)
 {
-    if (cut->fragments < 2)
-        cut->bound = l->count;
-    if (cut->tensor < cut->bound || cut->tensor == l->count)
+    if (cut->spec == NULL)
+        cut->bound = l->floats;
+    if (cut->end < cut->bound || cut->end == l->floats)
         return;
-    cut->fragment += cut->tensor > 0;
-    cut->bound = gwi_fragment_end(l, cut->fragments, cut->fragment, cut->tensor);
+    cut->fragment += cut->end > 0;
+    cut->bound = gwi_fragment_end(cut->spec, l, cut->fragment, cut->tensor);
 }
 
 bool gwi_cut_next(const gw_layout *l, gwi_cut *cut)
@@ -58,8 +56,8 @@ bool gwi_cut_next(const gw_layout *l, gwi_cut *cut)
     enter_fragment(l, cut);
     cut->begin = cut->end;
     cut->pieces = 0;
-    while (cut->tensor < cut->bound) {
-        gw_tensor piece = piece_of(&l->tensors[cut->tensor], cut->inside);
+    while (cut->end < cut->bound) {
+        gw_tensor piece = piece_of(l, cut);
         size_t end = cut->end + piece.rows * piece.cols;
         if (end - cut->begin > gwi_segment_floats)
             break;
@@ -70,9 +68,9 @@ bool gwi_cut_next(const gw_layout *l, gwi_cut *cut)
     return cut->end > cut->begin;
 }
 
-static size_t count_segments(const gw_layout *l, size_t fragments)
+static size_t count_segments(const gw_layout *l, const gwi_spec *spec)
 {
-    gwi_cut cut = {.fragments = fragments};
+    gwi_cut cut = {.spec = spec};
     size_t count = 0;
 
     while (gwi_cut_next(l, &cut))
@@ -90,7 +88,7 @@ static gw_status make_layout(gw_layout **out, const gw_layout *l, gwi_cut from,
     if (tensors == NULL)
         return gw_fail(GW_ERR_NOMEM, "not enough memory for a layout");
     for (size_t i = 0; i < pieces; i++) {
-        tensors[i] = piece_of(&l->tensors[from.tensor], from.inside);
+        tensors[i] = piece_of(l, &from);
         pass(l, &tensors[i], &from);
         tensors[i].offset -= base;
     }
@@ -116,7 +114,7 @@ static void inherit(gw_sync *segment, gw_sync *s, size_t number, size_t base)
 
 static gw_status make_all(gw_sync *s)
 {
-    gwi_cut cut = {.fragments = gwi_fragments(&s->spec)}, before = cut;
+    gwi_cut cut = {.spec = &s->spec}, before = cut;
 
     for (size_t i = 0; gwi_cut_next(s->layout, &cut); i++, before = cut) {
         gw_sync *segment = gwi_sync_allocate(&s->spec);
@@ -126,20 +124,10 @@ static gw_status make_all(gw_sync *s)
         s->segment_count++;
         inherit(segment, s, i, cut.begin);
         segment->fragment = cut.fragment;
+        before.bound = cut.bound;
         GWI_TRY(make_layout(&segment->layout, s->layout, before, cut.pieces));
     }
     return GW_OK;
-}
-
-static gw_status check_fragments(const gw_sync *s)
-{
-    size_t fragments = gwi_fragments(&s->spec);
-
-    if (s->layout->count >= fragments)
-        return GW_OK;
-    return gw_fail(GW_ERR_ARG,
-                   "%zu fragments need as many tensors, but the model has only %zu",
-                   fragments, s->layout->count);
 }
 
 /* The whole of a stream goes on with its steps while a segment is exchanged, so that
@@ -148,10 +136,10 @@ gw_status gwi_segments_new(gw_sync *s)
 {
     size_t count;
 
-    GWI_TRY(check_fragments(s));
+    GWI_TRY(gwi_fragments_check(&s->spec, s->layout));
     if (s->layout->floats <= gwi_segment_floats && !gwi_streams(&s->spec))
         return GW_OK;
-    count = count_segments(s->layout, gwi_fragments(&s->spec));
+    count = count_segments(s->layout, &s->spec);
     s->segment_count = 0;
     s->segments = gwi_calloc(count, sizeof(gw_sync *));
     if (s->segments == NULL)

@@ -15,8 +15,9 @@
  * Models that are exchanged in fragments (stream.h) are cut between these first, so
  * that each has segments of its own.
  *
- * A tensor that is too long for a segment is cut between rows, as late as possible.
- * A row that is too long is cut inside. Segments then take as many pieces as fit, from
+ * A tensor that is too long for a segment, or that a fragment ends in, is cut between
+ * rows, as late as possible. A row that is too long, or that a fragment ends in, is cut
+ * inside. Segments then take as many pieces as fit, from
  * the first on. They are exchanged from the last to the first, which is the order in
  * which backward computes gradients. */
 #ifndef GWI_SEGMENTS_H
@@ -24,14 +25,15 @@
 
 #include "sync/sync.h"
 
-/* A walk over the segments of a layout; begin with zeros, or with the number of
+/* A walk over the segments of a layout; begin with zeros, or with a spec that may have
  * fragments. */
 typedef struct gwi_cut {
-    size_t fragments;      /* that the layout is cut into first; 0 and 1: it is not */
-    size_t fragment;       /* of the segment */
-    size_t bound;          /* tensor that the fragment ends before */
-    size_t begin, end;     /* floats of the segment */
-    size_t pieces;         /* of tensors in it */
+    const gwi_spec
+        *spec;         /* whose fragments the layout is cut into; NULL: it has none */
+    size_t fragment;   /* of the segment */
+    size_t bound;      /* float that the fragment ends before */
+    size_t begin, end; /* floats of the segment */
+    size_t pieces;     /* of tensors in it */
     size_t tensor, inside; /* where the next one begins: so many floats into a tensor */
 } gwi_cut;
 

@@ -139,6 +139,13 @@ bool gwi_looks_later(const gw_sync *s)
            gwi_goes_straight(s);
 }
 
+bool gwi_looks_along(const gw_sync *s)
+{
+    return s->now.gradient && !s->now.dense && gwi_exchange_of(&s->spec)->looks &&
+           !gwi_has_momentum(&s->spec) && !gwi_estimates(&s->spec) &&
+           gwi_transform_of(&s->spec)->forward == NULL && s->whole->small.count == 0;
+}
+
 /* What is not finite is dropped: it was in the gradient, or was more than the residual
  * could take in. The rest goes back. */
 static void keep_finite(gw_sync *s, const gwi_list *selected)

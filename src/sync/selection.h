@@ -52,6 +52,10 @@ bool gwi_goes_straight(const gw_sync *sync);
  * see gwi_look_at_selected(). */
 bool gwi_looks_later(const gw_sync *sync);
 
+/* Whether they are looked for while the gradient is summed. Nothing between the call
+ * and the sum may have to know. */
+bool gwi_looks_along(const gw_sync *sync);
+
 /* An exchange whose note is 0 has what was selected looked at, and sends the note that
  * this returns. Where a bad number ends the run anyway (GW_NONFINITE_END), exact top-k
  * does not read the gradient an extra time to find it: NaN and infinity are larger than

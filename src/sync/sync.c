@@ -193,7 +193,9 @@ gw_status gwi_sync_whole(gw_sync *s, float *grad, gwi_note *note)
         return GW_OK;
     }
     gwi_measure_begin(s);
-    *note = gwi_looks_later(s) ? 0 : gwi_look_at(s, grad, 0, s->layout->floats);
+    *note = gwi_looks_later(s) || gwi_looks_along(s)
+                ? 0
+                : gwi_look_at(s, grad, 0, s->layout->floats);
     if (s->now.gradient)
         st = exchange_vector(s, grad, note);
     gwi_measure_end(s);
@@ -278,7 +280,6 @@ gw_status gwi_sync_pieces(gw_sync *s, const gwi_result *at, gwi_note *note)
 gw_status gwi_sync_bucket(gw_sync *s, const gwi_bucket *b, float *grad, gwi_note *note)
 {
     gwi_measure_begin(s);
-    *note = gwi_look_at(s, grad, b->begin, b->end);
     gwi_decodes(s);
     gw_status st = gwi_average_bucket(s, b, grad, note);
     gwi_measure_end(s);
@@ -331,11 +332,8 @@ double gw_sync_scale(const gw_sync *s)
 
 static gw_status average_segment(gw_sync *s, float *x, gwi_note *note)
 {
-    size_t n = s->layout->floats;
-
-    *note = gwi_look_at(s, x, 0, n);
     gwi_decodes(s);
-    return gwi_average(s, x, n, 0, note);
+    return gwi_average_looking(s, x, s->layout->floats, 0, note);
 }
 
 static gw_status average_models(gw_sync *s, float *x, gwi_note *note)

@@ -124,8 +124,10 @@ static inline bool gwi_repairs(const gw_sync *s)
 }
 
 /* The key of random rounding for this worker and step; `second` for the second
- * rounding within a step. And one of this step that is the same on all workers. */
+ * rounding within a step. The same for any worker and any number of roundings before.
+ * And one of this step that is the same on all workers. */
 uint64_t gwi_sync_key(const gw_sync *sync, bool second);
+uint64_t gwi_group_key(const gw_sync *sync, int worker, int number);
 uint64_t gwi_common_key(const gw_sync *sync, uint64_t seed);
 
 /* Zeroed, but for the spec, and its own only segment. NULL without a message. */

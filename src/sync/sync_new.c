@@ -28,13 +28,16 @@ static uint64_t seed_of(const gw_sync *s)
     return s->number == 0 ? seed : gwi_random64(seed, s->number);
 }
 
+uint64_t gwi_group_key(const gw_sync *s, int worker, int number)
+{
+    uint64_t past = (uint64_t)number * (uint64_t)s->comm->workers;
+
+    return gwi_random_key(seed_of(s), s->step, past + (uint64_t)worker);
+}
+
 uint64_t gwi_sync_key(const gw_sync *s, bool second)
 {
-    uint64_t worker = (uint64_t)s->comm->rank;
-
-    if (second)
-        worker += (uint64_t)s->comm->workers;
-    return gwi_random_key(seed_of(s), s->step, worker);
+    return gwi_group_key(s, s->comm->rank, second);
 }
 
 /* No worker has this number. */

@@ -7,10 +7,11 @@ from collectives_read import allreduce
 from exchange_common_read import common_coordinates
 from exchange_lowrank_read import thin_matrices
 from exchange_owner_read import lists_by_owners
+from exchange_pairs_read import lists_in_pairs
 from exchange_tree_read import lists_along_a_tree
 from exchanges import adaptive_sum, by_buckets, lists_gathered, means, whole_vectors
 
-WAYS = {"sum": by_buckets, "lists": lists_gathered, "tree": lists_along_a_tree,
+WAYS = {"sum": by_buckets, "lists": lists_gathered, "tree": lists_along_a_tree, "swaps": lists_in_pairs,
         "common": common_coordinates, "coded": whole_vectors, "means": means, "thin": thin_matrices,
         "owners": lists_by_owners, "pairs": adaptive_sum}
 

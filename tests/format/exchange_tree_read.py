@@ -43,7 +43,8 @@ class Climb:
         self.puts_back = crew.spec.putback != "keep" and crew.residual is not None
         self.lists = [self.select(w, vectors[w]) for w in range(crew.workers)]
         self.own = [dict(entries) for entries in self.lists]
-        self.errors = [{} for _ in vectors]
+        self.errors = [[] for _ in vectors]
+        self.keeps_error = True  # whoever writes the next message
         self.rejected = [[] for _ in vectors]
 
     def keep(self, w, entries):
@@ -63,8 +64,9 @@ class Climb:
         mask(self.crew, w, positions)
         return as_list(positions, values)
 
-    def read(self, data, w, second=False):
-        """Opens what worker w has written, and sees that it is its list, or its note."""
+    def open(self, data, w, coder, last=False):
+        """Opens what worker w has written, and sees that it is its list, or its note. `coder` is
+        w, or more if it has coded before in this step; see crew.key()."""
         crew = self.crew
         m = open_due(crew, data, SPARSE, crew.n, crew.most(), w)
         expect_note(m, self.notes[w], w)
@@ -72,28 +74,34 @@ class Climb:
             return m
         require(m.positions.tolist() == list(self.lists[w]), f"worker {w} sends another list")
         values = values_at(self.lists[w])
-        check_coded(crew, m, values, w, second)
+        check_coded(crew, m, values, coder)
         errors = as_list(m.positions, error_of(values, m.values))
-        if self.puts_back and not second:
-            self.errors[w] = errors
+        if not self.keeps_error:
+            return m
+        if self.puts_back and not last:
+            self.errors[w].append(errors)
         else:
             self.keep(w, errors)
         return m
+
+    def reject(self, w, others):
+        """Others than the largest, of a merge of worker w."""
+        if self.puts_back:
+            self.rejected[w].append(others)
+        else:
+            self.keep(w, others)
 
     def merge(self, parent, m):
         crew = self.crew
         total = add(self.lists[parent], as_list(m.positions, m.values))
         self.lists[parent], others = cut(total, crew.wanted())
-        if self.puts_back:
-            self.rejected[parent].append(others)
-        else:
-            self.keep(parent, others)
+        self.reject(parent, others)
         bad = [p for p, v in self.lists[parent].items() if crew.looks and not np.isfinite(v)]
         if bad:
             self.notes[parent] = crew.note(crew.workers, bad[0])
 
     def up(self, child, parent):
-        m = self.read(self.crew.mail.take(child, parent), child)
+        m = self.open(self.crew.mail.take(child, parent), child, child)
         if m.kind == NOTE:
             self.notes[parent] = lesser(self.notes[parent], note_of(m))
         elif self.notes[parent] == 0:
@@ -121,7 +129,8 @@ def put_back(climb, final):
     paper = crew.spec.putback == "paper"
     for w in range(crew.workers):
         climb.keep(w, {p: v for p, v in climb.own[w].items() if p not in final})
-        climb.keep(w, {p: v for p, v in climb.errors[w].items() if p in final})
+        for errors in climb.errors[w]:
+            climb.keep(w, {p: v for p, v in errors.items() if p in final})
         for others in climb.rejected[w]:
             if paper:
                 crew.lost[w] += mass(others, final)
@@ -135,7 +144,7 @@ def lists_along_a_tree(crew, vectors, notes):
     climb.all_up()
     copies = [crew.mail.take(*edge) for edge in edges(crew.workers)]
     require(all(c == copies[0] for c in copies), "not all get the same list")
-    m = climb.read(copies[0], 0, second=True)
+    m = climb.open(copies[0], 0, crew.workers, last=True)
     if m.kind == NOTE:
         crew.certain = [False] * crew.workers
         return None, note_of(m)

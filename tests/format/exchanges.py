@@ -7,6 +7,7 @@ with what its sender was to write, and returns the result of each worker and the
 all have in the end; where that is not 0 there is no result."""
 import numpy as np
 
+import entropy_read
 import cosines_read as cosines
 from bytes_and_checks import require
 from collectives_read import allreduce, by_doubling, lesser
@@ -40,7 +41,6 @@ class Crew:
         late = spec.delay > 0 or spec.streams
         self.pending, self.waiting = self.zeros(late), self.zeros(late, 6)
         self.before = self.zeros(late and spec.lead > 0 and not spec.streams)
-        self.first_tensor = 0  # of a fragment, in the whole
         self.reference = None
         self.certain = [True] * workers  # whether the residual is known
         self.lost, self.applied = [0.0] * workers, [0.0] * workers
@@ -58,7 +58,7 @@ class Crew:
         return self.note(worker, self.places[begin + bad[0]]) if len(bad) else 0
 
     def note(self, worker, index):
-        return worker + 1 << 32 | self.first_tensor + self.layout.tensor_of(index)
+        return worker + 1 << 32 | self.layout.numbers[self.layout.tensor_of(index)]
 
     def wanted(self):
         return count_for(self.spec.density_at(self.step), len(self.rest))
@@ -124,6 +124,8 @@ def open_due(crew, data, kind, n, most, sender):
         return m
     require((m.kind, m.n, m.coding, m.bits) == (kind, n, spec.coding, spec.bits),
             f"worker {sender} sent a message of another form")
+    require((m.sent, m.entropy) == entropy_read.write(m.plain, m.k, m.bits) if spec.code == "entropy" and m.bits
+            else not m.entropy, f"worker {sender} codes its values once more in another way")
     require(m.k <= most, f"{m.k} values, at most {most} were due")
     require(m.values is not None, f"{m.group} centres with {m.bits} bits")
     require(not crew.looks or kind == DENSE or np.isfinite(m.values).all(), "values are not finite")

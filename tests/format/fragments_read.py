@@ -7,7 +7,6 @@ from collectives_read import lesser
 from encoding import draw
 from exchange_any import exchange
 from exchanges import Crew, by_buckets
-from specs import Layout
 
 
 def note_in(waiting):
@@ -25,14 +24,18 @@ class Stream:
     def __init__(self, crew):
         self.whole_crew, self.crews, self.spans = crew, [], []
         layout = crew.layout
-        for i, (first, last) in enumerate(layout.fragments(crew.spec.fragments)):
-            own = Crew(crew.spec, Layout(layout.tensors[first:last]), crew.workers, crew.mail, 0,
-                       crew.looks)
-            bits = crew.spec.exchange != "common"  # not the choice of coordinates
+        for i, (begin, end) in enumerate(layout.fragments(crew.spec.fragments, crew.spec.cut)):
+            own = Crew(crew.spec, layout.part(begin, end), crew.workers, crew.mail, 0, crew.looks)
+            bits = crew.spec.exchange not in ("common", "thin")  # whose key is not of random bits
             own.seed = draw(crew.seed, i) if i and bits else crew.seed
-            own.first_tensor = first
             self.crews.append(own)
-            self.spans.append(slice(layout.spans[first][0], layout.spans[last - 1][1]))
+            self.spans.append(slice(begin, end))
+        self.join_factors()
+
+    def join_factors(self):
+        """Those of the fragments are saved one after the other."""
+        if self.whole_crew.factor:
+            self.whole_crew.factor = [np.concatenate(own) for own in zip(*(c.factor for c in self.crews))]
 
     def meets(self):
         spec = self.whole_crew.spec
@@ -72,6 +75,7 @@ class Stream:
             crew.waiting[w] = waiting_for(note)
             if crew.residual:
                 crew.residual[w][span] = own.residual[w]
+        self.join_factors()
         crew.lost = [sum(c.lost[w] for c in self.crews) for w in range(crew.workers)]
         crew.applied = [sum(c.applied[w] for c in self.crews) for w in range(crew.workers)]
 

@@ -2,9 +2,9 @@
 """frames.py - the bytes of a socket, as docs/format-sockets.md has them."""
 from bytes_and_checks import Parts, require
 
-MESSAGE, GOODBYE, FAILURE, ALIVE, BUSY = range(5)
+MESSAGE, GOODBYE, FAILURE, ALIVE, BUSY, PAUSE = range(6)
 REASON_MAX = 511
-LENGTHS = {GOODBYE: 0, ALIVE: 0, BUSY: 8}
+LENGTHS = {GOODBYE: 0, ALIVE: 0, BUSY: 8, PAUSE: 0}
 
 
 class Stream:
@@ -31,7 +31,7 @@ def read_stream(data):
         head, = parts.numbers("Q")
         length, kind = head & 2**56 - 1, head >> 56
         require(not stream.goodbye and stream.reason is None, "a frame after the last")
-        require(kind <= BUSY, f"a frame of kind {kind}")
+        require(kind <= PAUSE, f"a frame of kind {kind}")
         require(LENGTHS.get(kind, length) == length, f"a frame of kind {kind} with {length} bytes")
         stream.take(kind, parts.take(length))
     return stream

@@ -2,6 +2,7 @@
 """headed.py - messages with a header, as docs/format.md has them."""
 import numpy as np
 
+import entropy_read
 from bytes_and_checks import Bits, Parts, Unexplained, crc32c, require
 
 DENSE, SPARSE, NOTE = 1, 2, 3
@@ -15,7 +16,9 @@ class Message:
 
     kind = coding = bits = step = n = k = group = 0
     note = None       # worker and tensor
-    coded = b""       # scales and values as they lie there
+    entropy = False   # the values are coded once more
+    sent = plain = b""  # the values as they lie there, and as they were before
+    coded = b""       # scales and values, as they were before
     codes = ()        # levels, codes or signs
     scales = ()
     values = None     # f32; None for centres of columns, if the layout is not known
@@ -27,6 +30,7 @@ def open_message(data, columns=None):
     those of one column, if there is one centre per column."""
     parts, m = Parts(data), Message()
     magic, m.kind, m.coding, m.bits, m.step, m.n, m.k, check = parts.numbers("4B4I")
+    m.entropy, m.bits = m.bits >= 128, m.bits % 128
     require(magic == 0xD2, f"the first byte is {magic:#x}")
     require(check == crc32c(data[:16], data[HEADER:]), "the check does not fit")
     check_form(m)
@@ -47,6 +51,7 @@ def check_form(m):
     require(m.coding in BITS, f"coding {m.coding}")
     low, high = BITS[m.coding]
     require(low <= m.bits <= high, f"{m.bits} bits")
+    require(not m.entropy or m.bits and m.k, "values that cannot be coded once more")
     if m.kind == DENSE:
         require(m.k == m.n, "dense with k other than n")
     elif m.kind == SPARSE:
@@ -64,7 +69,7 @@ def read_values(m, parts):
         m.values = (halves.astype(np.uint32) << np.uint32(16)).view(np.float32)
     else:
         read_coded(m, parts)
-    m.coded = parts.data[begin:parts.at]
+    m.coded = parts.data[begin:parts.at - len(m.sent)] + m.plain
 
 
 def read_coded(m, parts):
@@ -73,11 +78,15 @@ def read_coded(m, parts):
         require(m.group % 8 == 0 and 8 <= m.group <= 2**30, f"buckets of {m.group}")
         count = -(-m.k // m.group)
     else:
-        least, most = (2, 2) if m.bits == 2 else (min(m.k, 1), max(m.k, 1))
-        require(least <= m.group <= most, f"{m.group} centres")
+        fits = m.group in (2, 4) if m.bits == 2 else min(m.k, 1) <= m.group <= max(m.k, 1)
+        require(fits, f"{m.group} centres")
         count = m.group
     m.scales = parts.floats(count)
-    m.codes = read_codes(parts.take((m.k * m.bits + 7) // 8), m.k, m.bits)
+    begin = parts.at
+    m.plain = (entropy_read.restore(parts, m.k, m.bits) if m.entropy
+               else parts.take((m.k * m.bits + 7) // 8))
+    m.sent = parts.data[begin:parts.at]
+    m.codes = read_codes(m.plain, m.k, m.bits)
     if m.coding != CENTRES:
         require(all(m.scales.view(np.uint32) < 0x7F800000),
                 "a norm or mean is negative or not finite")
@@ -116,6 +125,8 @@ def values_of_centres(m, columns):
         present = np.unique(here)
         require(len(present) == m.group, f"{m.group} centres for {len(present)} columns")
         which = np.searchsorted(present, here)
+    elif m.bits == 2 and m.group == 4:
+        return m.scales[m.codes]
     elif m.group != m.bits:
         return None
     else:

@@ -10,49 +10,54 @@ from headed import BF16, CENTRES, F32, LEVELS, SIGNS
 ORDER = {
     "dense": "delay lead", "none": "", "adasum": "", "bf16": "",
     "topk": "density residual warmup ladder dense_below tile decay combine via delay lead",
-    "gtopk": "density putback residual warmup ladder dense_below delay lead",
+    "gtopk": "density putback via residual warmup ladder dense_below delay lead",
     "drop": "rate threshold residual warmup ladder dense_below delay lead",
     "randk": "density residual warmup ladder dense_below seed delay lead",
-    "qsgd": "bits bucket norm residual via warmup dense_below seed delay lead",
-    "sign": "bucket residual via warmup dense_below delay lead",
+    "qsgd": "bits bucket norm residual via warmup dense_below seed delay lead code",
+    "sign": "bucket residual via warmup dense_below delay lead code",
     "demo": "density decay chunk update combine residual dense_below",
     "distro": "density decay chunk update combine residual dense_below",
-    "a2sgd": "resync per bucket", "local": "every grow start average fragments delay mix", "oneshot": "average",
-    "outer": "lr momentum nesterov", "diloco": "every lr momentum nesterov start average fragments delay mix",
+    "a2sgd": "resync per bucket", "local": "every grow start average fragments delay mix cut", "oneshot": "average",
+    "outer": "lr momentum nesterov", "diloco": "every lr momentum nesterov start average fragments delay mix cut",
     "sparseloco": "every density tile decay combine centre residual lr momentum nesterov start "
-                  "fragments delay mix",
-    "update": "start scale", "spa": "chunks", "pqasgd": "every bits bucket norm residual via seed",
-    "q": "bits bucket norm seed", "1bit": "centre", "2bit": "centre",
+                  "fragments delay mix cut code",
+    "update": "start scale", "spa": "chunks", "pqasgd": "every bits bucket norm residual via seed code",
+    "q": "bits bucket norm seed code", "1bit": "centre code", "2bit": "centre code",
     "momentum": "momentum clip mask velocity nesterov dampening", "check": "every",
     "lowrank": "rank error residual warmup delay lead", "ef21": "eta", "sparta": "density order seed",
     "oktopk": "density residual warmup ladder dense_below delay lead",
 }
 # Not written where they are as usual, unless the stage has another default.
 UNSAID = {"tile": "0", "decay": "1", "combine": "all", "via": "gather", "delay": "0", "lead": "1",
-          "fragments": "1", "mix": "0", "per": "all"}
+          "fragments": "1", "mix": "0", "cut": "even", "per": "all", "code": "raw"}
 OUTER = ("lr", "momentum", "nesterov")  # of the outer step; gradients have two of them, too
 REALS = ("mix", "lr", "lead", "decay", "density", "rate", "grow", "scale", "momentum", "clip", "dampening", "eta")
 WORDS = ("residual", "putback", "threshold", "norm", "via", "average", "centre", "mask",
-         "velocity", "nesterov", "order", "error", "combine", "update", "lists_via", "per")
-LOSSY = ("lists", "tree", "owners", "common", "coded", "thin")  # exchanges that do not send all as it is
+         "velocity", "nesterov", "order", "error", "combine", "update", "lists_via", "per", "cut", "code")
+LOSSY = ("lists", "tree", "swaps", "owners", "common", "coded", "thin")  # exchanges that do not send all as it is
 LADDER = (0.25, 0.0625, 0.015625, 0.004)
+
+
+def usual(name, key):
+    """The value of a key that is not written."""
+    return "auto" if (name, key) == ("gtopk", "via") else UNSAID[key]
 
 
 def read_stage(text):
     """The name of a stage, and its options."""
     name, _, rest = text.partition(":")
     options = dict(item.split("=") for item in rest.split(",")) if rest else {}
-    unsaid = ("delay", "lead", "fragments", "mix") if name in ("sparseloco", "demo", "distro") else [
-        key for key in UNSAID if key != "via" or name == "topk"]
+    unsaid = ("delay", "lead", "fragments", "mix", "cut", "code") if name in ("sparseloco", "demo", "distro") else [
+        key for key in UNSAID if key != "via" or name in ("topk", "gtopk")]
     if name == "a2sgd" and "bucket" not in options:
         options["bucket"] = "0"
     elif name == "a2sgd" and options["bucket"] == "0":
         raise ValueError(f"'{text}' says what it need not")
     due = [key for key in ORDER[name].split() if key in options or key not in unsaid]
-    if list(options) != due or any(options.get(key) == UNSAID[key] for key in unsaid):
+    if list(options) != due or any(options.get(key) == usual(name, key) for key in unsaid):
         raise ValueError(f"'{text}' has not the options of its stage, in their order")
-    if name == "topk":
-        options["lists_via"] = options.pop("via", UNSAID["via"])
+    if name in ("topk", "gtopk"):
+        options["lists_via"] = options.pop("via", usual(name, "via"))
     return name, {key: read_value(key, value) for key, value in options.items()}
 
 
@@ -74,11 +79,12 @@ class Spec:
         self.eta, self.rank, self.error, self.per = 1.0, 0, "mean", "all"
         self.scale, self.velocity, self.nesterov = 1.0, "global", "off"
         self.mask, self.check, self.residual, self.threshold = "on", 1000, "off", "global"
+        self.code = "raw"
         self.centre, self.putback, self.average, self.via = "mean", "own", "none", "auto"
         stages = [read_stage(stage) for stage in canonical.split("+")]
         self.names = [name for name, _ in stages]
         self.tile, self.decay, self.combine = 0, 1.0, "all"
-        self.delay, self.lead, self.fragments, self.mix = 0, 1.0, 1, 0.0
+        self.delay, self.lead, self.fragments, self.mix, self.cut = 0, 1.0, 1, 0.0, "even"
         self.outer = {"lr": 1.0, "momentum": 0.0, "nesterov": "on"}
         for name, options in stages:
             if name == "check":
@@ -126,7 +132,10 @@ class Spec:
                 self.lists_via == "owner" or self.lists_via == "auto" and self.workers > 2)):
             return "owners"
         if self.selects:
-            return "tree" if self.has("gtopk") else "common" if self.has("randk") else "lists"
+            if self.has("gtopk"):
+                coded = self.lists_via == "auto" and self.coding != F32
+                return "tree" if coded or self.lists_via == "tree" else "swaps"
+            return "common" if self.has("randk") else "lists"
         return "sum" if self.coding == F32 else "coded"
 
     def choose_what(self):
@@ -219,12 +228,15 @@ def part(n, parts, r):
 class Layout:
     """The tensors of a model, one after the other in one vector."""
 
-    def __init__(self, tensors):
+    def __init__(self, tensors, numbers=None, sizes=None):
+        """Of a part of a model: the numbers of its tensors in the whole, and their sizes there."""
         self.tensors, self.spans, at = tensors, [], 0
         for _, rows, cols in tensors:
             self.spans.append((at, at + rows * cols))
             at += rows * cols
         self.n = at
+        self.numbers = numbers or list(range(len(tensors)))
+        self.sizes = sizes or [rows * cols for _, rows, cols in tensors]
 
     def tensor_of(self, index):
         return next(i for i, (_, end) in enumerate(self.spans) if index < end)
@@ -248,18 +260,44 @@ class Layout:
             last = first
         return spans
 
-    def fragments(self, count):
-        """The tensors of each: from one to before another."""
+    def fragments(self, count, cut):
+        """Where each begins and ends."""
+        ends = list(self.even_ends(count)) if cut == "even" else self.tensor_ends(count)
+        return list(zip([0, *ends], [*ends, self.n]))
+
+    def even_ends(self, count):
+        for f in range(1, count):
+            goal = f * self.n // count
+            tensor = self.tensor_of(goal)
+            begin, cols = self.spans[tensor][0], self.tensors[tensor][2]
+            rows = [begin + (goal - begin) // cols * cols + i * cols for i in range(2)]
+            short = cols <= self.n // count // 16
+            yield min(rows, key=lambda row: abs(row - goal)) if short else goal
+
+    def tensor_ends(self, count):
         starts, ends = [b for b, _ in self.spans], [0]
         for f in range(1, count):
             allowed = range(ends[-1] + 1, len(starts) - (count - f) + 1)
             ends.append(min(allowed, key=lambda t: (abs(count * starts[t] - f * self.n), t)))
-        ends.append(len(starts))
-        return list(zip(ends, ends[1:]))
+        return [starts[t] for t in ends[1:]]
+
+    def part(self, begin, end):
+        """The layout of some floats: tensors, and pieces of those that are cut."""
+        tensors, numbers = [], []
+        for number, ((name, _, cols), (first, last)) in enumerate(zip(self.tensors, self.spans)):
+            at, stop = max(first, begin), min(last, end)
+            while at < stop:
+                inside = (at - first) % cols
+                rows = 1 if inside or stop - at < cols else (stop - at) // cols
+                width = min(cols - inside, stop - at)
+                tensors.append((name, rows, width))
+                numbers.append(number)
+                at += rows * width
+        return Layout(tensors, numbers, [self.sizes[i] for i in numbers])
 
     def small(self, limit):
         """The positions of tensors that are sent whole."""
-        spans = [range(b, e) for b, e in self.spans if e - b < limit]
+        spans = [range(b, e) for (b, e), size in zip(self.spans, self.sizes) if size < limit]
         return np.concatenate([np.array(s) for s in spans]) if spans else np.zeros(0, np.int64)
 
 

@@ -5,6 +5,9 @@
     tree:     for step = 1, 2, 4, ... < P: rank (a multiple of 2 step) merges the list
               of rank + step into its own and keeps the k largest of the union that
               are not 0
+    pairs:    with Q the largest power of two <= P, rank first merges the list of
+              rank + Q; then the tree of Q workers, whose merges all workers below do
+              once more, while the rank that the tree has there keeps what is rejected
     all:      u[J] = V / P, where (J, V) is the list that rank 0 ends with
 
 worker i takes a[j] back for those j of I_i that are not in J, and what a merge rejects of
@@ -19,9 +22,9 @@ from sync_method import F, average
 
 
 class GlobalTopK(TopK):
-    def __init__(self, layout, workers, density, putback="own", **options):
+    def __init__(self, layout, workers, density, putback="own", via="pairs", **options):
         super().__init__(layout, workers, density, **options)
-        self.putback = putback
+        self.putback, self.via = putback, via
 
     def merge(self, mine, theirs, k):
         """The k largest of the union, equal indices added, and the others."""
@@ -37,14 +40,21 @@ class GlobalTopK(TopK):
         return ({j: union[j] for i, j in enumerate(indices) if i in kept},
                 {j: union[j] for i, j in enumerate(indices) if i not in kept})
 
+    def join(self, lists, rank, other, k):
+        lists[rank], rejected = self.merge(lists[rank], lists[other], k)
+        self.rejected += [(rank, j, value) for j, value in rejected.items()]
+
     def reduce(self, lists, k):
-        """The tree: rank 0's list at the end."""
-        step = 1
+        """The merges: rank 0's list at the end."""
+        step, top = 1, self.workers
         self.rejected = []
-        while step < self.workers:
-            for rank in range(0, self.workers - step, 2 * step):
-                lists[rank], rejected = self.merge(lists[rank], lists[rank + step], k)
-                self.rejected += [(rank, j, value) for j, value in rejected.items()]
+        if self.via == "pairs":
+            top = 1 << (self.workers.bit_length() - 1)
+            for rank in range(self.workers - top):
+                self.join(lists, rank, rank + top, k)
+        while step < top:
+            for rank in range(0, top - step, 2 * step):
+                self.join(lists, rank, rank + step, k)
             step *= 2
         return lists[0]
 

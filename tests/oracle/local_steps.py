@@ -17,7 +17,7 @@ OuterSgd, DiLoCo (Douillard et al. 2023): an optimizer steps on the change, as P
     SGD defines it for the gradient -D:
     u = m u + D;  z = z + lr (D + m u), or without Nesterov z + lr u
 
-Stream, Streaming DiLoCo (Douillard et al. 2025): F fragments of neighbouring tensors,
+Stream, Streaming DiLoCo (Douillard et al. 2025): F fragments of neighbouring floats,
     each exchanged once in H steps; fragment f with step floor((f + 1) H / F), from the
     change of `delay` steps before:
     D_i = x_i - z;  ...  z = outer(z, exchange(D));  x_i = (1 - mix) z + mix x_i
@@ -206,15 +206,30 @@ class Stream(LocalSgd):
         return None if same else "workers differ in the fragment that was exchanged"
 
 
-def fragments_of(layout, count):
-    """Spans of neighbouring tensors, as even as they can be."""
-    offsets = [s.start for s in layout.slices] + [layout.n]
-    ends = [0]
+def fragments_of(layout, count, tensors=False):
+    """Where each begins and ends, as even as rows or tensors allow."""
+    ends = tensor_ends(layout, count) if tensors else even_ends(layout, count)
+    return list(zip([0, *ends], [*ends, layout.n]))
+
+
+def even_ends(layout, count):
+    """At f / count of all; between rows that have no more than a sixteenth of a fragment."""
+    ends = []
+    for goal in (f * layout.n // count for f in range(1, count)):
+        begin, cols = next((s.start, cols) for s, (_, cols) in zip(layout.slices, layout.shapes)
+                           if goal < s.stop)
+        down = goal - (goal - begin) % cols
+        near = min((down, down + cols), key=lambda end: abs(end - goal))
+        ends.append(near if 16 * count * cols <= layout.n else goal)
+    return ends
+
+
+def tensor_ends(layout, count):
+    offsets, ends = [s.start for s in layout.slices], [0]
     for f in range(1, count):
-        allowed = range(ends[-1] + 1, len(layout.slices) - (count - f) + 1)
+        allowed = range(ends[-1] + 1, len(offsets) - (count - f) + 1)
         ends.append(min(allowed, key=lambda t: (abs(count * offsets[t] - f * layout.n), t)))
-    ends.append(len(layout.slices))
-    return list(zip(ends, ends[1:]))
+    return [offsets[t] for t in ends[1:]]
 
 
 class SparseAverage(Method):

@@ -104,6 +104,62 @@ def read_codes(part, k, width):
     return codes
 
 
+def read_shares(bits, width):
+    """How often each symbol occurs, of 4096."""
+    shares = []
+    while sum(shares) < 4096:
+        require(len(shares) < 2**width, "too many shares")
+        zeros = 0
+        while bits.take(1) == 0:
+            zeros += 1
+        require(zeros <= 12, "a share is too large")
+        shares.append(2**zeros + bits.take(zeros) - 1)
+    require(sum(shares) == 4096, "the shares add up to more than 4096")
+    require(bits.take(-bits.at % 8) == 0, "bits left over are not 0")
+    return shares
+
+
+def read_block(data, count, width):
+    """The symbols of a coded block."""
+    bits = Bits(data)
+    shares = read_shares(bits, width)
+    parts, symbols = Bytes(data[bits.at // 8 :]), []
+    states = parts.numbers("I", 8)
+    require(all(2**15 <= x < 2**31 for x in states), "a state is out of range")
+    for i in range(count):
+        x, symbol = states[i % 8], 0
+        slot = x % 4096
+        while slot >= shares[symbol]:
+            slot -= shares[symbol]
+            symbol += 1
+        x = shares[symbol] * (x // 4096) + slot
+        if x < 2**15:
+            x = x * 2**16 + parts.numbers("H", 1)[0]
+        states[i % 8] = x
+        symbols.append(symbol)
+    require(states == [2**15] * 8 and parts.at == len(parts.data), "a block does not end well")
+    return symbols
+
+
+def restore_values(parts, k, bits):
+    """The packed values that were coded once more."""
+    width, length = 8 // bits * bits, (k * bits + 7) // 8
+    symbols, out = -(-k * bits // width), b""
+    lengths = parts.numbers("H", -(-symbols // 32768))
+    require(2 * len(lengths) + sum(lengths) < length, "coded values are not shorter")
+    for b, size in enumerate(lengths):
+        count = min(32768, symbols - 32768 * b)
+        plain = min(4096 * width, length - 4096 * width * b)
+        require(size <= plain, "a coded block is longer")
+        data = parts.take(size)
+        if size < plain:
+            number = sum(s << i * width for i, s in enumerate(read_block(data, count, width)))
+            require(number < 256**plain, "bits past the last value")
+            data = number.to_bytes(plain, "little")
+        out += data
+    return out
+
+
 def levels_to_values(codes, width, norms, bucket):
     top = 2 ** (width - 1) - 1
     units = [to_f32(norm / top) for norm in norms]
@@ -120,6 +176,14 @@ def which_centre(codes, centres, positions, cols):
     return [present.index(p % cols) for p in positions]
 
 
+def centres_to_values(codes, width, scales, positions, cols):
+    """With two bits and four centres a code is the number of one; otherwise it has a sign."""
+    if width == 2 and len(scales) == 4:
+        return [scales[code] for code in codes]
+    centres = which_centre(codes, scales, positions, cols)
+    return [-scales[c] if code & 1 else scales[c] for code, c in zip(codes, centres)]
+
+
 def check_form(kind, coding, width, n, k):
     require(kind in KINDS, "kind %d" % kind)
     require(coding in CODINGS, "coding %d" % coding)
@@ -134,7 +198,7 @@ def check_group(coding, width, k, group):
     if coding in BUCKETS:
         require(group % 8 == 0 and 8 <= group <= 2**30, "bucket of %d" % group)
     elif width == 2:
-        require(group == 2, "two bits have two centres")
+        require(group in (2, 4), "two bits have two centres or four")
     else:
         require(min(k, 1) <= group <= max(k, 1), "%d centres" % group)
 
@@ -159,9 +223,11 @@ def decode(message, cols=None):
     parts = Bytes(message)
     magic, kind, coding, width = parts.take(4) if len(message) >= 20 else (0, 0, 0, 0)
     require(magic == 0xD2, "not a message of version 2")
+    coded_again, width = width >= 128, width % 128
     step, n, k, check = parts.numbers("I", 4)
     require(check == crc32c(message[:16] + message[20:]), "the check does not fit")
     check_form(kind, coding, width, n, k)
+    require(not coded_again or (width > 0 and k > 0), "values that cannot be coded again")
     group, scales, codes, positions = 0, [], [], []
     if coding == 0:
         values = parts.numbers("f", k)
@@ -170,7 +236,8 @@ def decode(message, cols=None):
         values = [struct.unpack("<f", struct.pack("<I", x << 16))[0] for x in raw]
     else:
         group, scales = read_scales(parts, coding, width, k)
-        codes = read_codes(parts.take((k * width + 7) // 8), k, width)
+        packed = restore_values(parts, k, width) if coded_again else parts.take((k * width + 7) // 8)
+        codes = read_codes(packed, k, width)
     note = parts.numbers("I", 2) if kind == 3 else [0, 0]
     rest = message[parts.at :]
     require(kind == 2 or not rest, "bytes after the last value")
@@ -181,7 +248,6 @@ def decode(message, cols=None):
     if coding == 4:
         values = [-scales[i // group] if code else scales[i // group] for i, code in enumerate(codes)]
     if coding == 3:
-        centres = which_centre(codes, scales, positions, cols)
-        values = [-scales[c] if code & 1 else scales[c] for code, c in zip(codes, centres)]
+        values = centres_to_values(codes, width, scales, positions, cols)
     return {"kind": KINDS[kind], "coding": CODINGS[coding], "bits": width, "group": group,
             "n": n, "k": k, "step": step, "positions": positions, "values": values, "note": note}

@@ -124,8 +124,27 @@ const char *const conform_specs[] = {
     "local:2,start=2,delay=1,mix=0.25+gtopk:0.05",
     "local:2,average=polyak,delay=1+topk:0.05,warmup=3",
     "sparseloco:3,fragments=3",
+    "diloco:4,fragments=3,cut=tensors",
     "a2sgd:per=row",
     "a2sgd:resync=2,per=tensor,bucket=50",
+    "gtopk:0.02,via=tree",
+    "gtopk:0.02,via=pairs+q:4",
+    "gtopk:0.02,putback=paper,via=pairs+2bit",
+    "local:2+gtopk:0.05,putback=keep,via=pairs+q:4",
+    "topk:0.02+2bit:centre=hivemind",
+    "gtopk:0.05,via=pairs+2bit:centre=hivemind",
+    "sparseloco:2,tile=256,centre=hivemind",
+    "qsgd:2,norm=l2,code=entropy",
+    "qsgd:4,residual=on,via=gather,code=entropy",
+    "qsgd:8,residual=on,via=scatter,dense_below=100,code=entropy",
+    "pqasgd:2,3,code=entropy",
+    "topk:0.1+q:4,code=entropy",
+    "gtopk:0.1+2bit:best,code=entropy",
+    "gtopk:0.1,via=tree+q:3,code=entropy",
+    "oktopk:0.2+q:3,code=entropy",
+    "topk:0.2+1bit:centre=column,code=entropy",
+    "sign:code=entropy",
+    "sparseloco:2,0.1,tile=128,code=entropy",
 };
 const size_t conform_spec_count = sizeof conform_specs / sizeof *conform_specs;
 
@@ -439,11 +458,20 @@ static gw_status save_and_load(gw_comm *c, gw_sync **s, const job *j)
 
 /* ---- the body ----------------------------------------------------------- */
 
+/* An exchange that will end the run is under way: a worker that learns so in its next
+ * call may leave while another one is still in a broadcast of this test, which would
+ * then fail in place of the sync. */
+static bool ends_next(const gw_sync *s, int t, const job *j)
+{
+    return s->late != NULL && t == j->bad_step && j->nonfinite != GW_NONFINITE_SKIP;
+}
+
 static gw_status run_steps(gw_comm *c, gw_sync **s, float *x, float *g, const job *j)
 {
     for (int t = 1; t <= j->steps; t++) {
         PASS_ON(step(c, *s, x, g, t, j));
-        PASS_ON(check_equal(c, *s, x));
+        if (!ends_next(*s, t, j))
+            PASS_ON(check_equal(c, *s, x));
         if (t == j->break_at)
             PASS_ON(save_and_load(c, s, j));
     }

@@ -5,6 +5,7 @@
 #include "support_ranks.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -151,4 +152,24 @@ uint64_t test_random(uint64_t seed, uint64_t index)
 float test_float(uint64_t seed, uint64_t index)
 {
     return (float)(int32_t)test_random(seed, index) * 0x1p-31f;
+}
+
+/* ---- how many ----------------------------------------------------------------------
+ */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__clang__)
+enum { TAKES_ALL = 0 };
+#else
+enum { TAKES_ALL = 1 };
+#endif
+
+int ranks_more(int workers)
+{
+#if defined(__SANITIZE_THREAD__)
+    return workers + (workers < 3 ? 1 : workers - 1);
+#else
+    bool all = TAKES_ALL && getenv("GW_CPU_OFF") == NULL;
+
+    return workers == 5 && !all ? 9 : workers + 1;
+#endif
 }

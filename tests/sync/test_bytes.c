@@ -305,11 +305,10 @@ static size_t play_tree(const scene *s, float *v, int workers, int rank, size_t 
     return list_message(s, v, n);
 }
 
-/* One step: up the tree each worker but the first sends one message, and down it
- * there are as many again, all the same. */
-static size_t tree(const scene *s, int workers, int rank)
+/* What all workers select in the first step, and room for one more vector. */
+static float *first_lists(const scene *s, int workers)
 {
-    size_t n = floats_of(s), own;
+    size_t n = floats_of(s);
     float *v = calloc((size_t)(workers + 1) * n, sizeof *v);
     float *left = v + (size_t)workers * n;
 
@@ -318,9 +317,52 @@ static size_t tree(const scene *s, int workers, int rank)
             left[i] = gradient_at(1, r, i);
         move_large(left, v + (size_t)r * n, n, kth_largest(left, n, s->k));
     }
-    size_t result = play_tree(s, v, workers, rank, &own);
+    return v;
+}
+
+/* One step: up the tree each worker but the first sends one message, and down it
+ * there are as many again, all the same. */
+static size_t tree(const scene *s, int workers, int rank)
+{
+    float *v = first_lists(s, workers);
+    size_t own, result = play_tree(s, v, workers, rank, &own);
+
     free(v);
     return own + children(workers, rank) * result;
+}
+
+/* Both lists become the largest of their sum. */
+static void merge(const scene *s, float *a, float *b)
+{
+    size_t n = floats_of(s);
+
+    for (size_t i = 0; i < n; i++)
+        a[i] += b[i];
+    move_large(a, b, n, kth_largest(a, n, s->k));
+    memcpy(a, b, n * sizeof *a);
+}
+
+/* One step in pairs: a list in each round, those past the power of two apart, who
+ * send theirs and get the result. */
+static size_t pairs(const scene *s, int workers, int rank)
+{
+    size_t n = floats_of(s), log, sent = 0;
+    float *v = first_lists(s, workers);
+    int q = power_below(workers, &log);
+
+    for (int r = q; r < workers; r++) {
+        sent += r == rank ? list_message(s, v + (size_t)r * n, n) : 0;
+        merge(s, v + (size_t)(r - q) * n, v + (size_t)r * n);
+    }
+    for (int d = 1; d < q; d *= 2) {
+        sent += rank < q ? list_message(s, v + (size_t)rank * n, n) : 0;
+        for (int r = 0; r < q; r++)
+            if ((r & d) == 0)
+                merge(s, v + (size_t)r * n, v + (size_t)(r + d) * n);
+    }
+    sent += rank + q < workers ? list_message(s, v + (size_t)rank * n, n) : 0;
+    free(v);
+    return sent;
 }
 
 /* ---- the real thing ---------------------------------------------------------------
@@ -422,8 +464,10 @@ static const scene scenes[] = {
     LISTS("topk:0.001", 1, 199, 32, FNN3, gathered),
     LISTS("topk:0.1+q:4", 1, 1000, 4, 10007, gathered),
     LISTS("drop:0.99", 2, 0, 32, 10007, gathered),
-    LISTS("gtopk:0.01", 1, 100, 32, 10007, tree),
-    LISTS("gtopk:0.001", 1, 30, 32, 30011, tree),
+    LISTS("gtopk:0.01", 1, 100, 32, 10007, pairs),
+    LISTS("gtopk:0.001", 1, 30, 32, 30011, pairs),
+    LISTS("gtopk:0.01,via=tree", 1, 100, 32, 10007, tree),
+    LISTS("gtopk:0.001,via=tree", 1, 30, 32, 30011, tree),
 };
 
 static gw_status run(const scene *s, int workers)

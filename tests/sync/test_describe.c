@@ -411,16 +411,24 @@ static void test_path(void **state)
     check_path("dense", layout, dense, 2 * 6, 6 * n); /* two buckets of one ring */
     check_path("local:8", layout, dense, 6, 6 * n);
     check_path("local:8", layout, twice, 12, 12 * n);
+    check_path("diloco:8", layout, dense, 2 * 6, 6 * n);
+    check_path("diloco:8,fragments=4", layout, dense, 4 * 6, 6 * n);
+    check_path("diloco:8,fragments=2,cut=tensors,delay=1", layout, twice, 4 * 6,
+               12 * n);
     check_path("spa:2", layout, dense, 12, 6 * n);
     check_path("topk:0.1", layout, lists, 2, 330);
     check_path("qsgd:4", layout, lists, 2, 330);
-    check_path("gtopk:0.1", layout, lists, 12, 600);
+    check_path("gtopk:0.1", layout, lists, 6, 300);
+    check_path("gtopk:0.1,via=tree", layout, lists, 12, 600);
     check_path("a2sgd", layout, lists, 6, 300);
     check_path("none", layout, (gw_traffic){0}, 0, 0);
     assert_run_ok(gw_spec_path("dense", layout, 1, &dense, &found[0], &found[1]));
     assert_true(found[0] == 0 && found[1] == 0);
     assert_int_equal(gw_spec_path("dens", layout, 4, &dense, &found[0], &found[1]),
                      GW_ERR_SPEC);
+    assert_int_equal(gw_spec_path("diloco:8,fragments=3,cut=tensors", layout, 4, &dense,
+                                  &found[0], &found[1]),
+                     GW_ERR_ARG);
     assert_int_equal(gw_spec_path("dense", NULL, 4, &dense, &found[0], &found[1]),
                      GW_ERR_ARG);
     assert_int_equal(gw_spec_path("dense", layout, 0, &dense, &found[0], &found[1]),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_lost_mass.c - what gTop-k loses by the published rule (putback=paper): counted
- * as a slow replay of the tree counts it, conserved together with the rest, kept in
+ * as a slow replay of the merges counts it, conserved together with the rest, kept in
  * the state; and 0 by any other rule. */
 #include "support_ranks.h"
 
@@ -14,7 +14,7 @@
 
 enum { N = 200, K = 20, STEPS = 6, WORKERS_MAX = 9 };
 
-/* ---- a slow tree ------------------------------------------------------------------
+/* ---- slow merges ------------------------------------------------------------------
  */
 
 /* A sparse list as a dense vector. */
@@ -65,8 +65,27 @@ static void merge(replay *t, int to, int from)
     cut(a, &t->rejected[to][t->merges[to]++]);
 }
 
-/* The tree over what p workers bring, N floats each. */
-static void replay_tree(replay *t, const float *brought, int p)
+static void merge_tree(replay *t, int p)
+{
+    for (int d = 1; d < p; d *= 2)
+        for (int w = 0; w + d < p; w += 2 * d)
+            merge(t, w, w + d);
+}
+
+/* The merges of pairs, each counted once: for the first of all who do it. */
+static void merge_pairs(replay *t, int p)
+{
+    int q = 1;
+
+    while (2 * q <= p)
+        q *= 2;
+    for (int w = 0; w + q < p; w++)
+        merge(t, w, w + q);
+    merge_tree(t, q);
+}
+
+/* What becomes of what p workers bring, N floats each. */
+static void replay_merges(replay *t, const float *brought, int p, bool by_tree)
 {
     entries rest;
 
@@ -76,9 +95,10 @@ static void replay_tree(replay *t, const float *brought, int p)
         memset(t->list[w].there, 1, sizeof t->list[w].there);
         cut(&t->list[w], &rest);
     }
-    for (int d = 1; d < p; d *= 2)
-        for (int w = 0; w + d < p; w += 2 * d)
-            merge(t, w, w + d);
+    if (by_tree)
+        merge_tree(t, p);
+    else
+        merge_pairs(t, p);
     const entries *final = &t->list[0];
     for (int i = 0; i < N; i++)
         t->applied += final->there[i] ? (double)fabsf(final->value[i]) : 0.0;
@@ -97,7 +117,8 @@ static void replay_tree(replay *t, const float *brought, int p)
 typedef struct crew {
     gw_comm *comm;
     gw_sync *sync;
-    replay *tree;
+    replay *merges;
+    bool by_tree;
     float *all; /* of every worker N floats */
     double lost, applied;
 } crew;
@@ -126,7 +147,7 @@ static gw_status check_conserved(const crew *c, const double *brought, const flo
 
     PASS_ON(gather(c, c->sync->kept[GWI_RESIDUAL]));
     for (int i = 0; i < N; i++) {
-        double out = (double)p * (double)u[i] + c->tree->gone[i];
+        double out = (double)p * (double)u[i] + c->merges->gone[i];
         for (int w = 0; w < p; w++)
             out += (double)c->all[w * N + i];
         REQUIRE(fabs(brought[i] - out) < 1e-4, "%d workers: %g in, %g out of %d", p,
@@ -147,11 +168,11 @@ static gw_status step(crew *c, int t)
     PASS_ON(gather(c, a));
     for (int i = 0; i < p * N; i++)
         brought[i % N] += (double)c->all[i];
-    replay_tree(c->tree, c->all, p);
+    replay_merges(c->merges, c->all, p, c->by_tree);
     PASS_ON(gw_sync_gradient(c->sync, g));
     PASS_ON(gw_sync_model(c->sync, g));
-    c->lost += c->tree->lost[rank];
-    c->applied += c->tree->applied;
+    c->lost += c->merges->lost[rank];
+    c->applied += c->merges->applied;
     gw_stats s = gw_sync_stats(c->sync);
     REQUIRE(fabs(s.lost_mass - c->lost) < 1e-9 * (1 + c->lost),
             "%d workers, step %d: worker %d lost %g, not %g", p, t, rank, s.lost_mass,
@@ -240,26 +261,31 @@ static gw_status check_all(crew *c, const char *spec)
 
 static gw_status paper_body(gw_comm *comm, void *arg)
 {
-    const char *spec = "gtopk:0.1,putback=paper";
-    crew c = {.comm = comm, .tree = calloc(1, sizeof(replay))};
+    const char *spec = arg;
+    crew c = {.comm = comm, .merges = calloc(1, sizeof(replay))};
     gw_status st;
 
-    (void)arg;
+    c.by_tree = strstr(spec, "via=tree") != NULL;
     c.all = calloc((size_t)gw_comm_workers(comm) * N, sizeof *c.all);
     st = make_sync(&c.sync, comm, spec);
     if (st == GW_OK)
         st = check_all(&c, spec);
     gw_sync_free(c.sync);
-    free(c.tree);
+    free(c.merges);
     free(c.all);
     return st;
 }
 
-static void counted_as_the_tree_loses(void **state)
+static void counted_as_merges_lose(void **state)
 {
+    static char pairs[] = "gtopk:0.1,putback=paper",
+                tree[] = "gtopk:0.1,putback=paper,via=tree";
+
     (void)state;
-    for (int workers = 1; workers <= WORKERS_MAX; workers++)
-        assert_run_ok(ranks_run(RANKS_THREADS, workers, paper_body, NULL));
+    for (int workers = 1; workers <= WORKERS_MAX; workers++) {
+        assert_run_ok(ranks_run(RANKS_THREADS, workers, paper_body, pairs));
+        assert_run_ok(ranks_run(RANKS_THREADS, workers, paper_body, tree));
+    }
 }
 
 /* Values that are coded: what a worker keeps of the coding's error and what it takes
@@ -311,9 +337,9 @@ static gw_status coded_body(gw_comm *comm, void *arg)
 /* None of these codes an entry as 0, so that an applied coordinate can be told. */
 static void coded_values_come_back_once(void **state)
 {
-    static const char *const spec[] = {"gtopk:0.1,putback=paper+bf16",
-                                       "gtopk:0.1,putback=paper+2bit",
-                                       "gtopk:0.1,putback=paper+1bit"};
+    static const char *const spec[] = {
+        "gtopk:0.1,putback=paper+bf16", "gtopk:0.1,putback=paper+2bit",
+        "gtopk:0.1,putback=paper+1bit", "gtopk:0.1,putback=paper,via=pairs+2bit"};
 
     (void)state;
     for (size_t i = 0; i < sizeof spec / sizeof *spec; i++)
@@ -354,7 +380,7 @@ static void others_count_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counted_as_the_tree_loses),
+        cmocka_unit_test(counted_as_merges_lose),
         cmocka_unit_test(coded_values_come_back_once),
         cmocka_unit_test(others_count_nothing),
     };

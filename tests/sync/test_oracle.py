@@ -25,7 +25,7 @@ from adaptive_sum import AdaptiveSum  # noqa: E402
 from comparison import (Difference, check_drained, check_unbiased, compare,  # noqa: E402
                         compare_recordings)
 from cosine_topk import CosineTopK  # noqa: E402
-from gradient_drop import Centres, Drop  # noqa: E402
+from gradient_drop import Bins, Centres, Drop  # noqa: E402
 from gtopk_tree import GlobalTopK  # noqa: E402
 from local_steps import (Fragment, LocalSgd, ModelChange, OuterSgd, SparseAverage,  # noqa: E402
                          Stream, fragments_of)
@@ -182,15 +182,13 @@ def outer(every, lr, momentum, nesterov=True, dense=0, polyak=False, kind=None, 
     return make
 
 
-def stream(every, count, lr=1, momentum=0, delay=0, mix=0, dense=0, kind=None, **options):
+def stream(every, count, lr=1, momentum=0, delay=0, mix=0, dense=0, kind=None, tensors=False, **options):
     """Changes in fragments, each a model of its own."""
     def make(layout, workers):
         fragments = []
-        for first, last in fragments_of(layout, count):
-            own = Layout(layout.shapes[first:last])
-            span = slice(layout.slices[first].start, layout.slices[last - 1].stop)
-            exchange = kind(own, workers, **options) if kind else Dense()
-            fragments.append(Fragment(span, exchange, OuterSgd(lr, momentum)))
+        for begin, end in fragments_of(layout, count, tensors):
+            exchange = kind(Layout([(1, end - begin)]), workers, **options) if kind else Dense()
+            fragments.append(Fragment(slice(begin, end), exchange, OuterSgd(lr, momentum)))
         return Stream(workers, every, fragments, start_of(layout.n, SEED), delay, mix, dense)
     return make
 
@@ -299,6 +297,10 @@ TABLE = [
     Row("topk:0.1,residual=off,combine=senders,dense_below=100",
         sparse(TopK, 0.1, residual=False, senders=True, dense_below=100)),
     Row("topk:0.05+2bit:best", sparse(TopK, 0.05, code=Centres(2, "best"))),
+    Row("topk:0.05+2bit:hivemind", sparse(TopK, 0.05, code=Bins())),
+    Row("topk:0.05+2bit:hivemind", sparse(TopK, 0.05, code=Bins()), **FEW),
+    Row("sparseloco:4,density=0.05,tile=256,centre=hivemind", outer(
+        4, 1, 0, kind=TopK, density=0.05, tile=256, decay=0.95, senders=True, code=Bins())),
     Row("local:4+topk:0.05,tile=128,decay=0.8,combine=senders+2bit:best+outer:0.7,0",
         outer(4, 0.7, 0, kind=TopK, density=0.05, tile=128, decay=0.8, senders=True,
               code=Centres(2, "best"))),
@@ -318,6 +320,9 @@ TABLE = [
 
     Row("gtopk:0.01", sparse(GlobalTopK, 0.01), workers=(1, 2, 3, 4, 5, 6, 7, 8)),
     Row("gtopk:0.05", sparse(GlobalTopK, 0.05), **FEW),
+    Row("gtopk:0.01,via=tree", sparse(GlobalTopK, 0.01, via="tree"), workers=(1, 2, 3, 4, 5, 6, 7, 8)),
+    Row("gtopk:0.05,putback=paper,via=tree", sparse(GlobalTopK, 0.05, "paper", "tree"), **FEW),
+    Row("gtopk:0.05,putback=keep,via=tree", sparse(GlobalTopK, 0.05, "keep", "tree"), workers=(3, 5)),
     Row("gtopk:0.01,putback=keep", sparse(GlobalTopK, 0.01, "keep"), workers=(2, 3, 5, 8)),
     Row("gtopk:0.05,putback=keep", sparse(GlobalTopK, 0.05, "keep"), **FEW),
     Row("gtopk:0.05,putback=paper", sparse(GlobalTopK, 0.05, "paper"), **FEW),
@@ -335,6 +340,8 @@ TABLE = [
     Property("gtopk:0.1,putback=keep+q:4", drains(1e-5), steps=150, **DRAIN),
     # Rounding makes entries that cancel each other, which wait where they are.
     Property("gtopk:0.1+q:4", drains(5e-3), steps=400, **DRAIN),
+    Property("gtopk:0.1,via=pairs+q:4", drains(5e-3), steps=400, **DRAIN),
+    Property("gtopk:0.1+2bit", drains(5e-3), steps=400, **DRAIN),
     Property("gtopk:0.1+bf16", drains(1e-5), steps=150, **DRAIN),
 
     Row("adasum", sparse(AdaptiveSum), workers=(1, 2, 3, 4, 5, 6, 7, 8)),
@@ -405,6 +412,10 @@ TABLE = [
     Row("qsgd:2", qsgd(levels(2)), workers=(1, 2, 3)),
     Row("qsgd:4", qsgd(levels(4)), workers=(1, 2, 3, 5)),
     Row("qsgd:4", qsgd(levels(4)), **TINY),
+    # What is coded once more says the same.
+    Row("qsgd:2,norm=l2,code=entropy", qsgd(levels(2, norm="l2")), workers=(1, 2, 3)),
+    Row("qsgd:4,residual=on,code=entropy", qsgd(levels(4), residual=True), workers=(1, 2)),
+    Row("topk:0.3+q:4,code=entropy", sparse(TopK, 0.3, code=levels(4))),
     Row("qsgd:8", qsgd(levels(8)), workers=(1, 2, 3, 5)),
     Row("qsgd:4,norm=l2,bucket=64,seed=7", qsgd(levels(4, 64, "l2", seed=7)), workers=(2, 3)),
     Row("qsgd:4,residual=on", qsgd(levels(4), residual=True), workers=(1, 2)),
@@ -476,6 +487,10 @@ TABLE = [
     Row("local:4,fragments=2", stream(4, 2)),
     Row("local:4,fragments=2", stream(4, 2), **TINY),
     Row("local:5,fragments=3,mix=0.5", stream(5, 3, mix=0.5)),
+    Row("local:4,fragments=3,cut=tensors", stream(4, 3, tensors=True)),
+    Row("local:8,fragments=7,delay=0+topk:0.05", stream(8, 7, kind=TopK, density=0.05)),
+    Row("local:6,fragments=2,delay=1,cut=tensors+topk:0.05",
+        stream(6, 2, delay=1, kind=TopK, density=0.05, tensors=True)),
     Row("local:5,delay=4", stream(5, 1, delay=4)),
     Row("diloco:7,fragments=2,delay=2", stream(7, 2, 0.7, 0.9, delay=2)),
     Row("diloco:7,fragments=2,delay=2,mix=0.25,start=3",

@@ -124,6 +124,33 @@ static void test_cuts(void **state)
     gw_layout_free(l);
 }
 
+/* A fragment ends where it is due, and the next one begins with the rest of the row. */
+static void test_cuts_in_fragments(void **state)
+{
+    gw_tensor t[] = {{"a", 0, 1, 6}, {"b", 6, 7, 4}, {"c", 34, 1, 2}, {"d", 36, 2, 13}};
+    gwi_spec spec;
+    gwi_cut cut = {.spec = &spec};
+    gw_layout *l;
+
+    (void)state;
+    assert_run_ok(gw_layout_new(&l, t, 4));
+    assert_run_ok(gwi_spec_parse("local:4,fragments=2", &spec));
+    set_bound(10);
+    check_cut(&cut, l, 0, 6, 1);
+    check_cut(&cut, l, 6, 14, 1);
+    check_cut(&cut, l, 14, 22, 1);
+    check_cut(&cut, l, 22, 31, 2); /* two rows of b, and a quarter of the next */
+    assert_int_equal(cut.fragment, 0);
+    check_cut(&cut, l, 31, 36, 2); /* the rest of it, and c */
+    assert_int_equal(cut.fragment, 1);
+    check_cut(&cut, l, 36, 46, 1);
+    check_cut(&cut, l, 46, 49, 1);
+    check_cut(&cut, l, 49, 59, 1);
+    check_cut(&cut, l, 59, 62, 1);
+    assert_false(gwi_cut_next(l, &cut));
+    gw_layout_free(l);
+}
+
 /* Every float is in one segment, in its order, under the name of its tensor. */
 static gw_status cover_body(gw_comm *c, void *arg)
 {
@@ -445,6 +472,7 @@ int main(void)
         BOUNDED(test_paths_of_large_layouts),
         BOUNDED(test_a_sync_of_seven_billion),
         BOUNDED(test_cuts),
+        BOUNDED(test_cuts_in_fragments),
         BOUNDED(test_segments_cover_the_vector),
         BOUNDED(test_clipping),
         BOUNDED(test_momentum_of_dense_steps),

@@ -18,6 +18,10 @@ static void test_canonical(void **state)
         {"topk:0.01", "topk:density=0.01,residual=on,warmup=0,ladder=0,dense_below=0"},
         {"gtopk:0.001,putback=paper", "gtopk:density=0.001,putback=paper,residual=on,"
                                       "warmup=0,ladder=0,dense_below=0"},
+        {"gtopk:0.001,via=auto", "gtopk:density=0.001,putback=own,residual=on,"
+                                 "warmup=0,ladder=0,dense_below=0"},
+        {"gtopk:0.001,via=tree", "gtopk:density=0.001,putback=own,via=tree,residual=on,"
+                                 "warmup=0,ladder=0,dense_below=0"},
         {"drop:0.99,threshold=tensor",
          "drop:rate=0.99,threshold=tensor,residual=on,warmup=0,ladder=0,dense_below=0"},
         {"qsgd:4",
@@ -65,6 +69,14 @@ static void test_refused(void **state)
         {"topkk:0.1", "'topkk'", "did you mean 'topk'?"},
         {"topk:0.1+bf6", "'bf6'", "did you mean 'bf16'?"},
         {"sparsest", "'sparsest'", "dense, none, topk"},
+        {"sign,code=entropy", "a colon: 'sign:code=entropy'",
+         "not 'sign,code=entropy'"},
+        {"topk:0.1+1bit,code=entropy", "'1bit:code=entropy'", "a colon"},
+        {"dense,", "a colon", "'dense,'"},
+        {"sing,code=entropy", "'sing,code=entropy'", "not a stage"},
+        {"qsgd:4+code=entropy", "'code=entropy' is not a stage",
+         "'qsgd:4,code=entropy'"},
+        {"qsgd:4,cod=entropy", "'cod'", "did you mean 'code'? It takes bits, bucket"},
         {"topk", "density", "topk:0.001"},
         {"topk:", "''", "density"},
         {"topk:0", "'0'", "above 0, at most 1"},
@@ -207,12 +219,18 @@ static void test_answers(void **state)
     gwi_spec spec;
 
     (void)state;
+    assert_run_ok(gwi_spec_parse("gtopk:0.01", &spec));
+    assert_ptr_equal(gwi_exchange_of(&spec), &gwi_exchange_pairs);
+    assert_run_ok(gwi_spec_parse("gtopk:0.01,via=pairs+q:4", &spec));
+    assert_ptr_equal(gwi_exchange_of(&spec), &gwi_exchange_pairs);
     assert_run_ok(gwi_spec_parse("local:16+gtopk:0.01+q:4", &spec));
     assert_int_equal(spec.subject, GWI_CHANGE);
     assert_ptr_equal(gwi_selector_of(&spec), &gwi_selector_topk);
     assert_ptr_equal(gwi_coder_of(&spec), &gwi_coder_levels);
     assert_ptr_equal(gwi_exchange_of(&spec), &gwi_exchange_tree);
     assert_int_equal(gwi_schedule_of(&spec)->period(&spec, 100, 4), 16);
+    assert_run_ok(gwi_spec_parse("gtopk:0.01,via=tree", &spec));
+    assert_ptr_equal(gwi_exchange_of(&spec), &gwi_exchange_tree);
     assert_run_ok(gwi_spec_parse("local:8", &spec));
     assert_int_equal(spec.subject, GWI_MODEL);
     assert_run_ok(gwi_spec_parse("drop:0.75", &spec));

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <semaphore.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "support_conform.h"
@@ -171,13 +172,22 @@ static gw_status history_body(gw_comm *c, void *arg)
     return GW_OK;
 }
 
+/* Two tensors of one float are cut the same way by tensors and evenly. */
 static void test_published_histories(void **state)
 {
+    char spec[80];
+
     (void)state;
     for (size_t i = 0; i < sizeof histories / sizeof *histories; i++)
-        for (int workers = 1; workers <= 4; workers++)
-            assert_run_ok(ranks_run(RANKS_THREADS, workers, history_body,
-                                    (void *)(uintptr_t)&histories[i]));
+        for (int workers = 1; workers <= 4; workers++) {
+            history by_tensors = histories[i], even = by_tensors;
+            const char *outer = strchr(even.spec, '+');
+            snprintf(spec, sizeof spec, "%.*s,cut=tensors%s", (int)(outer - even.spec),
+                     even.spec, outer);
+            by_tensors.spec = spec;
+            assert_run_ok(ranks_run(RANKS_THREADS, workers, history_body, &even));
+            assert_run_ok(ranks_run(RANKS_THREADS, workers, history_body, &by_tensors));
+        }
 }
 
 /* ---- turns and fragments ----------------------------------------------------------
@@ -202,36 +212,76 @@ static void test_turns(void **state)
     }
 }
 
-/* Sizes of tensors, number of fragments, and the tensors that these end before. */
-static void test_fragments_are_even(void **state)
+typedef struct sizes {
+    size_t rows[6], cols[6], tensors;
+    const char *spec;
+    size_t ends[7];
+} sizes;
+
+static void check_ends(const sizes *row)
 {
-    static const struct {
-        size_t sizes[6], tensors, fragments, ends[4];
-    } rows[] = {
-        {{4, 4, 4, 4}, 4, 2, {2, 4}},
-        {{4, 4, 4, 4}, 4, 4, {1, 2, 3, 4}},
-        {{90, 2, 2, 2}, 4, 3, {1, 2, 4}},
-        {{2, 2, 2, 90}, 4, 3, {2, 3, 4}},
-        {{10, 1, 10, 1, 10, 1}, 6, 3, {2, 4, 6}},
-        {{5, 5, 2}, 3, 2, {1, 3}},
-        {{3, 2, 3}, 3, 2, {1, 3}},
+    gwi_cut cut;
+    gwi_spec spec;
+    gw_tensor t[6];
+    gw_layout *l;
+    size_t at = 0, seen = 0;
+
+    for (size_t i = 0; i < row->tensors; at += t[i].rows * t[i].cols, i++)
+        t[i] = (gw_tensor){"t", at, row->rows[i], row->cols[i]};
+    assert_int_equal(gw_layout_new(&l, t, row->tensors), GW_OK);
+    assert_int_equal(gwi_spec_parse(row->spec, &spec), GW_OK);
+    for (cut = (gwi_cut){.spec = &spec}; gwi_cut_next(l, &cut); seen++)
+        if (cut.end != row->ends[seen] || cut.fragment != seen)
+            fail_msg("%s, %zu tensors: fragment %zu ends before float %zu", row->spec,
+                     row->tensors, cut.fragment, cut.end);
+    assert_int_equal(seen, gwi_fragments(&spec));
+    gw_layout_free(l);
+}
+
+#define ONES             \
+    {                    \
+        1, 1, 1, 1, 1, 1 \
+    }
+
+static void test_whole_tensors(void **state)
+{
+    static const sizes rows[] = {
+        {ONES, {4, 4, 4, 4}, 4, "local:9,fragments=2,cut=tensors", {8, 16}},
+        {ONES, {4, 4, 4, 4}, 4, "local:9,fragments=4,cut=tensors", {4, 8, 12, 16}},
+        {ONES, {90, 2, 2, 2}, 4, "local:9,fragments=3,cut=tensors", {90, 92, 96}},
+        {ONES, {2, 2, 2, 90}, 4, "local:9,fragments=3,cut=tensors", {4, 6, 96}},
+        {ONES,
+         {10, 1, 10, 1, 10, 1},
+         6,
+         "local:9,fragments=3,cut=tensors",
+         {11, 22, 33}},
+        {ONES, {5, 5, 2}, 3, "local:9,fragments=2,cut=tensors", {5, 12}},
+        {ONES, {3, 2, 3}, 3, "local:9,fragments=2,cut=tensors", {3, 8}},
     };
 
     (void)state;
-    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-        gw_tensor t[6];
-        gw_layout *l;
-        size_t at = 0, begin = 0;
-        for (size_t i = 0; i < rows[r].tensors; at += rows[r].sizes[i++])
-            t[i] = (gw_tensor){"t", at, 1, rows[r].sizes[i]};
-        assert_int_equal(gw_layout_new(&l, t, rows[r].tensors), GW_OK);
-        for (size_t f = 0; f < rows[r].fragments; f++) {
-            begin = gwi_fragment_end(l, rows[r].fragments, f, begin);
-            if (begin != rows[r].ends[f])
-                fail_msg("row %zu: fragment %zu ends before tensor %zu", r, f, begin);
-        }
-        gw_layout_free(l);
-    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_ends(&rows[i]);
+}
+
+/* Between rows that are short, of two ends the first; elsewhere in rows. */
+static void test_fragments_are_even(void **state)
+{
+    static const sizes rows[] = {
+        {ONES, {4, 4, 4, 4}, 4, "local:9,fragments=2", {8, 16}},
+        {ONES, {90, 2, 2, 2}, 4, "local:9,fragments=3", {32, 64, 96}},
+        {ONES, {7}, 1, "local:9,fragments=7", {1, 2, 3, 4, 5, 6, 7}},
+        {{20, 1}, {10, 1}, 2, "local:9,fragments=2", {100, 201}},
+        {{1, 41}, {5, 4}, 2, "local:9,fragments=2", {85, 169}},
+        {{1, 42}, {3, 4}, 2, "local:9,fragments=2", {83, 171}},
+        {{1, 41}, {6, 4}, 2, "local:9,fragments=2", {86, 170}},
+        {{2, 1}, {100, 1}, 2, "local:9,fragments=3", {67, 134, 201}},
+        {{1, 1, 1}, {62, 4, 62}, 3, "local:9,fragments=2", {62, 128}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_ends(&rows[i]);
 }
 
 /* What is exchanged in a step is at most the largest fragment, and in a period all. */
@@ -326,6 +376,7 @@ static void test_resumed(void **state)
 {
     static const char *const specs[] = {
         "diloco:5,fragments=2,delay=1,mix=0.5",
+        "diloco:6,fragments=2,delay=1,cut=tensors",
         "local:8,fragments=3,delay=1+topk:0.05+q:4+outer:0.7,0.9",
         "local:7,delay=5,start=2+outer:0.4,0",
         "sparseloco:7,fragments=2,delay=2,mix=0.25"};
@@ -455,6 +506,7 @@ static void test_refused(void **state)
         {"local:grow,fragments=2", "need periods of one length"},
         {"local:4,mix=2", "from 0 to 1"},
         {"local:4,fragments=2+topk:0.1+ef21", "'ef21' estimates whole changes"},
+        {"local:4,fragments=2,cut=rows", "even|tensors"},
         {"local:4+topk:0.1,delay=1", "must be given to the first stage"},
     };
     gwi_spec spec;
@@ -473,12 +525,15 @@ static gw_status too_few_body(gw_comm *c, void *arg)
 
     (void)arg;
     REQUIRE(new_sync(&s, c, "local:4,fragments=3", 2) == GW_ERR_ARG &&
-                strstr(gw_error_message(), "the model has only 2") != NULL,
+                strstr(gw_error_message(), "parameters, but the model has only 2"),
+            "more fragments than parameters: %s", gw_error_message());
+    REQUIRE(new_sync(&s, c, "local:4,fragments=3,cut=tensors", 2) == GW_ERR_ARG &&
+                strstr(gw_error_message(), "cut=tensors, but the model has only 2"),
             "more fragments than tensors: %s", gw_error_message());
     return GW_OK;
 }
 
-static void test_too_few_tensors(void **state)
+static void test_too_few(void **state)
 {
     (void)state;
     assert_run_ok(ranks_run(RANKS_THREADS, 2, too_few_body, NULL));
@@ -489,6 +544,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published_histories),
         cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_whole_tensors),
         cmocka_unit_test(test_fragments_are_even),
         cmocka_unit_test(test_a_fourth_at_a_time),
         cmocka_unit_test(test_conserved),
@@ -497,7 +553,7 @@ int main(void)
         cmocka_unit_test(test_beside_computing),
         cmocka_unit_test(test_ends_averaged),
         cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_too_few_tensors),
+        cmocka_unit_test(test_too_few),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,7 +24,10 @@
 typedef struct options {
     uint64_t fragments, delay;
     double mix;
+    int cut;
 } options;
+
+enum { CUT_EVEN, CUT_TENSORS };
 
 static const options *options_of(const gwi_spec *spec)
 {
@@ -37,7 +40,7 @@ static const gwi_key keys[] = {
     {.name = "fragments",
      .meaning = "parts of the model that are exchanged in turns, each once in a period",
      .fallback = "1",
-     .range = "a count from 1 to the tensors of the model",
+     .range = "a count from 1 to 1024",
      .least = 1,
      .most = 1024,
      .unsaid = true,
@@ -62,6 +65,13 @@ static const gwi_key keys[] = {
      .unsaid = true,
      .at = offsetof(options, mix),
      .value = GWI_NUMBER},
+    {.name = "cut",
+     .meaning = "fragments are as even as they can be, or have whole tensors",
+     .fallback = "even",
+     .words = "even|tensors",
+     .unsaid = true,
+     .at = offsetof(options, cut),
+     .value = GWI_WORD},
     {.name = NULL},
 };
 
@@ -182,18 +192,53 @@ static uint64_t distance(uint64_t a, uint64_t b)
     return a < b ? b - a : a - b;
 }
 
-size_t gwi_fragment_end(const gw_layout *l, size_t count, size_t f, size_t begin)
+/* Fragments end between rows if these are short: at least so many make a fragment. */
+enum { ROWS_OF_A_FRAGMENT = 16 };
+
+static size_t even_end(const gw_layout *l, size_t count, size_t f)
+{
+    size_t goal = (size_t)((f + 1) * (uint64_t)l->floats / count);
+    const gw_tensor *t = gwi_layout_find(l, goal);
+    size_t over = (goal - t->offset) % t->cols;
+
+    if (t->cols > l->floats / count / ROWS_OF_A_FRAGMENT)
+        return goal;
+    return 2 * over > t->cols ? goal - over + t->cols : goal - over;
+}
+
+static size_t tensors_end(const gw_layout *l, size_t count, size_t f, size_t begin)
 {
     size_t last = l->count - (count - 1 - f), best = begin + 1;
     uint64_t goal = (f + 1) * (uint64_t)l->floats;
 
-    if (f == count - 1)
-        return l->count;
     for (size_t t = best; t <= last; t++)
         if (distance(count * (uint64_t)l->tensors[t].offset, goal) <
             distance(count * (uint64_t)l->tensors[best].offset, goal))
             best = t;
-    return best;
+    return l->tensors[best].offset;
+}
+
+size_t gwi_fragment_end(const gwi_spec *spec, const gw_layout *l, size_t f,
+                        size_t begin)
+{
+    size_t count = gwi_fragments(spec);
+
+    if (f == count - 1)
+        return l->floats;
+    return options_of(spec)->cut == CUT_EVEN ? even_end(l, count, f)
+                                             : tensors_end(l, count, f, begin);
+}
+
+gw_status gwi_fragments_check(const gwi_spec *spec, const gw_layout *l)
+{
+    bool even = options_of(spec)->cut == CUT_EVEN;
+    size_t count = gwi_fragments(spec), there = even ? l->floats : l->count;
+
+    if (there >= count)
+        return GW_OK;
+    return gw_fail(GW_ERR_ARG,
+                   "%zu fragments need as many %s, but the model has only %zu", count,
+                   even ? "parameters" : "tensors with cut=tensors", there);
 }
 
 /* ---- what there is ----------------------------------------------------------------

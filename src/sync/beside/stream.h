@@ -18,8 +18,9 @@
  * (1 - mix) z + mix x, x being its own. With fragments=1, delay=0 and mix=0 nothing of
  * this is there.
  *
- * A fragment is a row of neighbouring tensors. It has segments of its own (segments.h),
- * so that parts see no more than a model of its size. What is under way is a memory:
+ * A fragment is a row of neighbouring tensors, of which the first and the last may be
+ * cut (cut=even). It has segments of its own (segments.h), so that parts see no more
+ * than a model of its size. What is under way is a memory:
  *
  *     pending   as many floats as the model; of the fragment under way the change, then
  *               its average; of the others what their last outer step has made
@@ -46,10 +47,16 @@ bool gwi_stream_meets(const gwi_spec *spec);
 /* How many fragments the model has; 1: it is not cut. */
 size_t gwi_fragments(const gwi_spec *spec);
 
-/* The tensor that fragment f of so many, which begins with another, ends before: among
- * those that leave a tensor for each fragment, the one that begins nearest to
- * (f + 1) / count of the floats; of two, the first. */
-size_t gwi_fragment_end(const gw_layout *layout, size_t count, size_t f, size_t begin);
+/* The float that fragment f, which begins in or with a tensor, ends before. With
+ * cut=tensors it is the beginning of the one, among those that leave a tensor for each
+ * fragment, that begins nearest to (f + 1) / count of the floats; of two, the first.
+ * With cut=even it is (f + 1) / count of the floats, rounded down, or the nearest end
+ * of a row if rows have at most a sixteenth of a fragment; of two, the first. */
+size_t gwi_fragment_end(const gwi_spec *spec, const gw_layout *layout, size_t f,
+                        size_t begin);
+
+/* Whether the layout can be cut so; GW_ERR_ARG says why not. */
+gw_status gwi_fragments_check(const gwi_spec *spec, const gw_layout *layout);
 
 /* The turn of a spec that streams in which a local step is, counted from 1. */
 typedef struct gwi_turn {
@@ -62,8 +69,7 @@ gwi_turn gwi_turn_at(const gwi_spec *spec, uint64_t local_step);
 /* Whether the step is the one of its turn in which an exchange begins. */
 bool gwi_turn_begins(const gwi_spec *spec, const gwi_turn *turn, uint64_t local_step);
 
-/* Makes what streaming needs, if the spec streams; and releases it. Fails with
- * GW_ERR_ARG if the model has fewer tensors than fragments. */
+/* Makes what streaming needs, if the spec streams; and releases it. */
 gw_status gwi_stream_init(gw_sync *sync);
 void gwi_stream_free(gw_sync *sync);
 

@@ -254,8 +254,7 @@ static gw_status put_back_segments(gw_sync *s)
         segment g = segment_of(s, r);
         if (r != s->comm->rank)
             GWI_TRY(gwi_coding_add_vector(
-                &s->coding, x->out + (size_t)r * x->cap,
-                gwi_coding_vector_bound(&s->coding, g.end - g.begin), s->step,
+                &s->coding, x->out + (size_t)r * x->cap, x->out_lens[r], s->step,
                 s->kept[GWI_RESIDUAL] + g.begin, g.end - g.begin));
     }
     return GW_OK;

@@ -82,9 +82,8 @@ static gw_status average_list(gw_sync *s, gwi_note *note)
 
 static gw_status run_range(gw_sync *s, float *x, const gwi_common *c, gwi_note *note)
 {
-    *note = gwi_look_at(s, x, c->begin, c->end);
     gwi_decodes(s);
-    return gwi_average(s, x + c->begin, c->end - c->begin, c->begin, note);
+    return gwi_average_looking(s, x + c->begin, c->end - c->begin, c->begin, note);
 }
 
 static gw_status run_list(gw_sync *s, float *x, const gwi_common *c, gwi_note *note)

@@ -148,7 +148,7 @@ const gwi_stage gwi_stage_diloco = {
     .parts = {[GWI_SCHEDULE] = &gwi_schedule_local.part,
               [GWI_OUTER] = &gwi_outer_sgd.part,
               [GWI_LATE] = &gwi_stream},
-    .keys = "every lr momentum nesterov start average fragments delay mix",
+    .keys = "every lr momentum nesterov start average fragments delay mix cut",
 };
 
 /* Its authors call for an outer step without momentum: what the residual keeps, and
@@ -169,7 +169,7 @@ const gwi_stage gwi_stage_sparseloco = {
               [GWI_OUTER] = &gwi_outer_sgd.part,
               [GWI_LATE] = &gwi_stream},
     .keys = "every density tile decay combine centre residual lr momentum nesterov "
-            "start fragments delay mix",
+            "start fragments delay mix cut code",
     .but = {{"density", "0.015625"},
             {"tile", "4096"},
             {"decay", "0.95"},

@@ -101,5 +101,5 @@ const gwi_stage gwi_stage_local = {
     .role = GWI_ROLE_WHEN,
     .recipe = true,
     .parts = {[GWI_SCHEDULE] = &gwi_schedule_local.part, [GWI_LATE] = &gwi_stream},
-    .keys = "every grow start average fragments delay mix",
+    .keys = "every grow start average fragments delay mix cut",
 };

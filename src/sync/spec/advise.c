@@ -13,7 +13,7 @@
  *                      noise of workers makes their average too short, and some of
  *                      Adam's beta1 goes in front of the selection:
  *                      update:scale=auto+SPEC+momentum:M,dampening=M. The first
- *                      changes are sent whole.
+ *                      changes are sent whole, and the ladder follows.
  *
  *   SGD with momentum  A method that stands alone has a momentum of its own: that is a
  *   or adaptive        warning.
@@ -40,6 +40,15 @@ static bool is_late(const gwi_spec *spec)
 {
     return gwi_sends_lists(spec) && spec->subject == GWI_GRADIENT &&
            gwi_keeps_residual(spec) && !gwi_estimates(spec);
+}
+
+/* Coordinates that all workers have in common wait as long, but the choice does not
+ * look at their values, so that momentum in front of it would not make up for that. */
+static bool waits_by_chance(const gwi_spec *spec)
+{
+    return !gwi_sends_lists(spec) && spec->subject == GWI_GRADIENT &&
+           gwi_keeps_residual(spec) && !gwi_estimates(spec) &&
+           gwi_selector_of(spec)->density(spec) < 1;
 }
 
 /* What such a spec keeps is a momentum of its own, and nothing can be put before it or
@@ -95,8 +104,8 @@ static size_t before_check(const char *text)
  * all workers, more than so many of them make it dearer than dense steps. */
 #define MOST_ON_LADDER 8
 
-/* The first steps are whole, unless the text says how the run begins. A ladder of
- * densities follows with momentum, and with changes of the model if few are sent. */
+/* The first steps are whole, and a ladder of densities follows, unless the text says
+ * how the run begins. */
 static void add_beginning(const gwi_spec *spec, const gw_optimizer_info *opt,
                           char *text, size_t cap)
 {
@@ -107,7 +116,7 @@ static void add_beginning(const gwi_spec *spec, const gw_optimizer_info *opt,
     if (strstr(text, "warmup") != NULL || strstr(text, "ladder") != NULL)
         return;
     add_option(text, cap, "warmup", FIRST_STEPS);
-    if (opt->adaptive ? gwi_selector_of(spec)->density(spec) < SPARSE_BELOW : !dear)
+    if (!dear)
         add_option(text, cap, "ladder", FIRST_STEPS);
 }
 
@@ -178,6 +187,9 @@ static const char *warning_for(const gwi_spec *spec, const gw_optimizer_info *op
         return opt->momentum > 0 ? "the method has a momentum of its own: set that of "
                                    "the optimizer to 0 (docs/methods.md)"
                                  : "";
+    if (waits_by_chance(spec) && opt->momentum > 0)
+        return "late sums act like momentum, and diverged with that of the optimizer: "
+               "set it to 0, or take 'topk' (docs/methods.md)";
     if (!is_late(spec))
         return "";
     if (gwi_has_momentum(spec) && opt->momentum > 0)

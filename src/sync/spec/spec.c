@@ -100,11 +100,30 @@ static const gwi_stage *nearest_stage(word name)
     return NULL;
 }
 
+/* 'sign,code=entropy' and 'qsgd:4+code=entropy': options without a colon, and an option
+ * after a plus. */
+static gw_status fail_separator(word name)
+{
+    word first, rest = name;
+
+    if (next_item(&rest, &first) && rest.at != NULL && find_stage(first) != NULL)
+        return gw_fail(GW_ERR_SPEC, "options follow a colon: '%.*s:%.*s', not '%.*s'",
+                       SHOW(first), SHOW(rest), SHOW(name));
+    if (memchr(name.at, '=', name.len) != NULL)
+        return gw_fail(
+            GW_ERR_SPEC,
+            "'%.*s' is not a stage; options follow their stage after a colon "
+            "or a comma, as in 'qsgd:4,code=entropy'",
+            SHOW(name));
+    return GW_OK;
+}
+
 static gw_status fail_stage(word name)
 {
     char list[256] = "";
     const gwi_stage *s = nearest_stage(name);
 
+    GWI_TRY(fail_separator(name));
     if (s != NULL)
         return gw_fail(GW_ERR_SPEC,
                        "unknown method or stage '%.*s'; did you mean '%s'?", SHOW(name),
@@ -125,11 +144,20 @@ gw_status gwi_stage_find(const char *name, const gwi_stage **out)
 
 static gw_status fail_key(const gwi_stage *stage, word name)
 {
+    const char *near = NULL;
     char list[256] = "";
     gwi_shown_key shown;
 
-    for (size_t i = 0; gwi_stage_key(stage, i, &shown); i++)
+    for (size_t i = 0; gwi_stage_key(stage, i, &shown); i++) {
         append(list, sizeof list, shown.key->name);
+        if (near == NULL && name.len > 2 &&
+            is_near(name, (word){shown.key->name, strlen(shown.key->name)}, 1))
+            near = shown.key->name;
+    }
+    if (near != NULL)
+        return gw_fail(GW_ERR_SPEC,
+                       "'%s' has no option '%.*s'; did you mean '%s'? It takes %s",
+                       stage->name, SHOW(name), near, list);
     return gw_fail(GW_ERR_SPEC, "'%s' has no option '%.*s'; it takes %s", stage->name,
                    SHOW(name), list[0] != '\0' ? list : "none");
 }
