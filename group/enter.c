@@ -153,6 +153,8 @@ gw_status gw_group_enter(gw_group *g, gw_training *t)
     if (t->struct_size != sizeof *t || t->spec == NULL || t->layout == NULL)
         return gw_fail(GW_ERR_ARG, "invalid gw_training");
     GWG_TRY(gw_spec_check(t->spec, NULL, 0));
+    if (t->leaves)
+        gw_group_leaving(g);
     do {
         gw_comm_free(t->comm);
         t->comm = NULL;

@@ -91,7 +91,8 @@ typedef struct gwg_row {
     uint64_t senior;             /* the first id that it got; 0: this one */
     uint64_t view;               /* the last that it was in */
     gwg_wait wait;
-    int min, max, plain, port;
+    gwg_terms terms;
+    int port; /* 0: it only calls out */
     char host[GWG_HOST_CAP], name[GWG_MEMBER_NAME_CAP];
     bool reported;
     gw_group_progress progress;
@@ -125,6 +126,13 @@ bool gwg_table_is_over(const gwg_table *t, uint64_t view, int max);
 /* Returns how many members ask, and 0 in *others only if all do. */
 int gwg_table_asks(const gwg_table *t, int *others);
 
+/* Returns whether so many of the members that ask can all talk to each other: two of
+ * them that only call out need one that can be called. */
+bool gwg_table_can_meet(const gwg_table *t, int count);
+
+/* The member through which those talk that only call out; NULL: none is needed. */
+const gwg_row *gwg_table_hub(const gwg_table *t);
+
 /* Returns the rank of a member in the last view, or -1. */
 int gwg_table_seat(const gwg_table *t, uint64_t token);
 
@@ -141,7 +149,8 @@ gw_status gwg_table_seal(const gwg_self *self, const char *key, const char *valu
 void gwg_table_member(const gwg_row *row, gwg_text *value);
 void gwg_table_report(const gw_group_progress *p, gwg_text *value);
 
-/* The next view: the first `count` members that ask. */
+/* The next view: the first `count` members that ask. If all of these only call out, the
+ * first one that can be called takes the place of the last. */
 void gwg_table_next(const gwg_table *t, int count, gwg_text *value);
 
 /* ---- etcd_store.c

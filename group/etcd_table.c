@@ -86,9 +86,9 @@ static char *unseal(const gwg_self *self, const char *key, char *value)
 
 void gwg_table_member(const gwg_row *r, gwg_text *value)
 {
-    gwg_text_add(value, "member 1 %d %d %d %d %s %s %s %" PRIu64 " %" PRIu64, r->min,
-                 r->max, r->plain, r->port, r->host, r->name, wait_names[r->wait],
-                 r->view, r->senior);
+    gwg_text_add(value, "member 2 %d %d %d %d %d %s %s %s %" PRIu64 " %" PRIu64,
+                 r->terms.min, r->terms.max, r->terms.plain, r->terms.streams, r->port,
+                 r->host, r->name, wait_names[r->wait], r->view, r->senior);
 }
 
 static bool read_member(const char *value, gwg_row *r)
@@ -96,11 +96,12 @@ static bool read_member(const char *value, gwg_row *r)
     char wait[8];
     int used = 0;
 
-    if (sscanf(value, "member 1 %d %d %d %d %255s %63s %7s %" SCNu64 " %" SCNu64 "%n",
-               &r->min, &r->max, &r->plain, &r->port, r->host, r->name, wait, &r->view,
-               &r->senior, &used) != 9 ||
-        value[used] != '\0' || r->min < 1 || r->max < r->min || r->max > MOST_WORKERS ||
-        r->port < 1 || r->port > 65535)
+    if (sscanf(value,
+               "member 2 %d %d %d %d %d %255s %63s %7s %" SCNu64 " %" SCNu64 "%n",
+               &r->terms.min, &r->terms.max, &r->terms.plain, &r->terms.streams,
+               &r->port, r->host, r->name, wait, &r->view, &r->senior, &used) != 10 ||
+        value[used] != '\0' || r->terms.min < 1 || r->terms.max < r->terms.min ||
+        r->terms.max > MOST_WORKERS || r->port < 0 || r->port > 65535)
         return false;
     for (int i = 0; i < 3; i++)
         if (strcmp(wait, wait_names[i]) == 0) {
@@ -123,21 +124,46 @@ static bool read_report(const char *value, gw_group_progress *p)
                   &p->steps, &p->loss, &p->samples, &p->bytes_sent) == 5;
 }
 
+/* The row that gets a seat after row i, which may be -1; the count of rows if none
+ * does.
+ */
+static int next_that_asks(const gwg_table *t, int i)
+{
+    do
+        i++;
+    while (i < t->count && t->rows[i].wait != GWG_WAIT_ASKS);
+    return i;
+}
+
+/* The first one that can be called, if the first `count` that ask cannot talk to each
+ * other: it takes the place of the last of them. -1: nobody has to, or can. */
+static int find_substitute(const gwg_table *t, int count)
+{
+    int i = -1, seated = 0;
+
+    while ((i = next_that_asks(t, i)) < t->count) {
+        if (t->rows[i].port > 0)
+            return seated >= count && count > 1 ? i : -1;
+        seated++;
+    }
+    return -1;
+}
+
 void gwg_table_next(const gwg_table *t, int count, gwg_text *value)
 {
+    int last = find_substitute(t, count), i = -1;
     uint64_t view = t->view;
-    int seated = 0;
 
-    for (int i = 0; i < t->count; i++)
-        view = t->rows[i].view > view ? t->rows[i].view : view;
+    for (int k = 0; k < t->count; k++)
+        view = t->rows[k].view > view ? t->rows[k].view : view;
     gwg_text_add(value, "view %" PRIu64 " %d", view + 1, count);
-    for (int i = 0; i < t->count && seated < count; i++) {
+    for (int rank = 0; rank < count; rank++) {
+        i = rank == count - 1 && last >= 0 ? last : next_that_asks(t, i);
+        if (i >= t->count)
+            return;
         const gwg_row *r = &t->rows[i];
-        if (r->wait != GWG_WAIT_ASKS)
-            continue;
         gwg_text_add(value, "\n%016" PRIx64 " %" PRIu64 " %s %d %s", r->token, r->id,
                      r->host, r->port, r->name);
-        seated++;
     }
 }
 
@@ -145,7 +171,7 @@ static bool read_seat(const char *line, gwg_row *r)
 {
     return sscanf(line, "%" SCNx64 " %" SCNu64 " %255s %d %63s", &r->token, &r->id,
                   r->host, &r->port, r->name) == 5 &&
-           r->port >= 1 && r->port <= 65535;
+           r->port >= 0 && r->port <= 65535;
 }
 
 static gw_status read_view(gwg_table *t, char *value)
@@ -301,6 +327,31 @@ int gwg_table_asks(const gwg_table *t, int *others)
         asks += t->rows[i].wait == GWG_WAIT_ASKS && !has_unread_seat(t, &t->rows[i]);
     *others = t->count - asks;
     return asks;
+}
+
+bool gwg_table_can_meet(const gwg_table *t, int count)
+{
+    int i = next_that_asks(t, -1);
+
+    for (int seated = 0; count > 1 && seated < count; seated++) {
+        if (i >= t->count || t->rows[i].port > 0)
+            return true;
+        i = next_that_asks(t, i);
+    }
+    return count < 2 || find_substitute(t, count) >= 0;
+}
+
+const gwg_row *gwg_table_hub(const gwg_table *t)
+{
+    const gwg_row *hub = NULL;
+    int out_only = 0;
+
+    for (int i = t->count - 1; i >= 0; i--)
+        if (t->rows[i].wait == GWG_WAIT_RUNS) {
+            out_only += t->rows[i].port == 0;
+            hub = t->rows[i].port > 0 ? &t->rows[i] : hub;
+        }
+    return out_only > 1 ? hub : NULL;
 }
 
 static bool member_has_left(const gwg_table *t, uint64_t token)

@@ -45,7 +45,16 @@ typedef struct gw_group_options {
     int port;            /* that it opens for other members; 0: any that is free */
     int min_workers;     /* a view has at least so many members; 0: 1 */
     int max_workers;     /* and at most so many; 0: 1024 */
-    int plain; /* if not 0, members do not encrypt what they send each other */
+    int plain;    /* if not 0, members do not encrypt what they send each other */
+    int out_only; /* if not 0, others cannot call this member, because of a firewall or
+                   * a NAT: it opens no port and calls them. Two such members talk
+                   * through the first member of the view that can be called, or else
+                   * through the server of the meeting. */
+    int streams;  /* connections to each other member, 1 to 16, for links that carry
+                   * more in a round trip than one connection has under way; 0: 1. Two
+                   * members that only call out have one in any case. */
+    int learn_timeout; /* if not 0, comms learn their time limit (gw_comm_learn()), up
+                        * to timeout_seconds */
     double timeout_seconds; /* to reach the meeting and other members, and without
                              * progress in a comm; 0: 60 s */
 
@@ -56,10 +65,10 @@ typedef struct gw_group_options {
 } gw_group_options;
 
 /* Joins the job at a meeting. All members must give the same numbers of workers and the
- * same `plain`. On success the caller releases *out with gw_group_leave(). On failure
- * *out is NULL. Fails with GW_ERR_ARG, GW_ERR_NOMEM, GW_ERR_SYSTEM; with GW_ERR_PEER if
- * nobody answers at the meeting or it does not know the key; or with GW_ERR_MISMATCH,
- * which says what the other members have. */
+ * same `plain` and `streams`. On success the caller releases *out with
+ * gw_group_leave(). On failure *out is NULL. Fails with GW_ERR_ARG, GW_ERR_NOMEM,
+ * GW_ERR_SYSTEM; with GW_ERR_PEER if nobody answers at the meeting or it does not know
+ * the key; or with GW_ERR_MISMATCH, which says what the other members have. */
 GW_API gw_status gw_group_join(gw_group **out, const gw_group_options *opt);
 
 /* Waits until there are enough members, connects with them, and makes a comm of the new
@@ -97,7 +106,16 @@ GW_API void gw_group_report(gw_group *group, const gw_group_progress *progress);
  * called from another thread or a signal handler. */
 GW_API void gw_group_interrupt(gw_group *group);
 
-/* Tells the meeting that this worker leaves, and releases group, which may be NULL. */
+/* Says that this worker is about to leave. gw_group_next() still waits for a view, in
+ * which the worker can hand over what it has, as long as others are on their way to
+ * one. If there are too few workers for a view, or this one has never been in any, it
+ * fails with GW_ERR_STOPPED instead. It may be called from another thread or a signal
+ * handler. */
+GW_API void gw_group_leaving(gw_group *group);
+
+/* Tells the meeting that this worker leaves, and releases group, which may be NULL. If
+ * others talk through this member, it waits for at most ten seconds until they have
+ * heard that. */
 GW_API void gw_group_leave(gw_group *group);
 
 /* ---- a training that goes on when members die, join and leave ------------------- */
@@ -127,7 +145,8 @@ typedef struct gw_training {
  *   call with the same vector again, unless entry.joined;
  * - between two steps, when gw_group_due();
  * - with `leaves` set, between two steps, to leave; then gw_training_end() and
- *   gw_group_leave().
+ *   gw_group_leave(). It calls gw_group_leaving(), so it fails with GW_ERR_STOPPED if
+ *   nobody can take over what this worker has not sent.
  *
  * Fails as gw_group_next() and gw_sync_enter() do. A worker whose spec, layout or
  * options are not those of the workers that train fails with GW_ERR_MISMATCH and must

@@ -17,6 +17,9 @@ enum { MOST_WORKERS = 1024 };
 /* How long one sleep is at most, so that an interrupt is noticed. */
 enum { NAP_MS = 100 };
 
+/* How long a hub that leaves goes on passing messages on. */
+#define LINGER_SECONDS 10.0
+
 static void tell(gw_group *g, const char *format, ...) GW_PRINTF(2, 3);
 static void tell(gw_group *g, const char *format, ...)
 {
@@ -46,6 +49,22 @@ static void copy_word(char *to, size_t cap, const char *from)
         snprintf(to, cap, "-");
 }
 
+static gw_status take_terms(gwg_terms *t, const gw_group_options *opt)
+{
+    t->min = opt->min_workers != 0 ? opt->min_workers : 1;
+    t->max = opt->max_workers != 0 ? opt->max_workers : MOST_WORKERS;
+    t->plain = opt->plain != 0;
+    t->streams = opt->streams != 0 ? opt->streams : 1;
+    if (t->min < 1 || t->max < t->min || t->max > MOST_WORKERS)
+        return gw_fail(GW_ERR_ARG, "a job has 1 to %d workers, not %d to %d",
+                       MOST_WORKERS, t->min, t->max);
+    if (t->streams < 1 || t->streams > GWG_MOST_STREAMS)
+        return gw_fail(GW_ERR_ARG,
+                       "workers have 1 to %d connections to each other, not %d",
+                       GWG_MOST_STREAMS, t->streams);
+    return GW_OK;
+}
+
 static gw_status take_options(gw_group *g, const gw_group_options *opt)
 {
     char host[GWG_MEMBER_NAME_CAP] = "host";
@@ -55,18 +74,18 @@ static gw_status take_options(gw_group *g, const gw_group_options *opt)
     if (opt->struct_size != sizeof *opt || !(opt->timeout_seconds >= 0) ||
         opt->port < 0 || opt->port > 65535)
         return gw_fail(GW_ERR_ARG, "invalid gw_group_options");
-    s->min = opt->min_workers != 0 ? opt->min_workers : 1;
-    s->max = opt->max_workers != 0 ? opt->max_workers : MOST_WORKERS;
-    if (s->min < 1 || s->max < s->min || s->max > MOST_WORKERS)
-        return gw_fail(GW_ERR_ARG, "a job has 1 to %d workers, not %d to %d",
-                       MOST_WORKERS, s->min, s->max);
+    if (opt->out_only && (opt->port != 0 || opt->address != NULL))
+        return gw_fail(GW_ERR_ARG, "a worker that only calls out has neither an "
+                                   "address nor a port for others");
+    GWG_TRY(take_terms(&s->terms, opt));
     gethostname(host, sizeof host - 1);
     copy_word(s->name, sizeof s->name, opt->name != NULL ? opt->name : host);
     copy_word(s->address, sizeof s->address, opt->address != NULL ? opt->address : "-");
-    s->plain = opt->plain != 0;
     s->timeout = opt->timeout_seconds > 0 ? opt->timeout_seconds : 60.0;
     g->tell = opt->tell;
     g->arg = opt->arg;
+    if (opt->learn_timeout)
+        GWG_TRY(gw_limit_new(&g->limit));
     snprintf(s->job, sizeof s->job, "%s", job);
     GWG_TRY(gwg_way_find(opt->meeting, s, &g->way));
     return gwg_tls_new(&s->tls, strlen(job) < sizeof s->job ? s->job : job, opt->key);
@@ -95,6 +114,7 @@ static gw_status register_here(gw_group *g)
     if (RAND_bytes((unsigned char *)&g->self.token, sizeof g->self.token) != 1)
         return gw_fail(GW_ERR_SYSTEM, "the system has no random numbers");
     g->view = g->next_id = 0;
+    g->lacking = 0;
     g->away_at = 0;
     GWG_TRY(gwg_link_open(&g->link, g->way, &g->self));
     for (;;) {
@@ -108,17 +128,24 @@ static gw_status register_here(gw_group *g)
 static gw_status join(gw_group *g, const gw_group_options *opt)
 {
     GWG_TRY(take_options(g, opt));
-    GWG_TRY(open_port(g, opt->port));
+    if (!opt->out_only)
+        GWG_TRY(open_port(g, opt->port));
     return register_here(g);
 }
 
-/* Says nothing, so that a message about a failure stays. */
+/* Says nothing, so that a message about a failure stays. Those who talk through this
+ * member may have something left to say, until they have heard that it leaves. */
 static void release(gw_group *g)
 {
+    double patience =
+        g->self.timeout < LINGER_SECONDS ? g->self.timeout : LINGER_SECONDS;
+
     gwg_link_close(g->link);
+    gwg_relay_free(g->relay, patience);
     if (g->listener >= 0)
         close(g->listener);
     gwg_tls_free(g->self.tls);
+    gw_limit_free(g->limit);
     free(g->members);
     free(g);
 }
@@ -166,7 +193,7 @@ static gw_status hear_view(gw_group *g, const char *line)
     g->id = g->next_id;
     g->rank = rank;
     g->count = count;
-    g->known = g->over = 0;
+    g->known = g->over = g->lacking = 0;
     return GW_OK;
 }
 
@@ -230,9 +257,21 @@ static gw_status hear_line(gw_group *g, const char *line)
         g->over = g->over || view == g->view;
         return GW_OK;
     }
+    if (sscanf(line, "wait %d %d", &have, &min) == 2 && have >= min) {
+        tell(g, "the job has all of its %d workers; this one waits until one is gone",
+             have);
+        return GW_OK;
+    }
     if (sscanf(line, "wait %d %d", &have, &min) == 2) {
+        g->lacking = 1;
         tell(g, "waiting for %d more worker%s; %d of %d there", min - have,
              min - have == 1 ? "" : "s", have, min);
+        return GW_OK;
+    }
+    if (strcmp(line, "hubless") == 0) {
+        g->lacking = 1;
+        tell(g, "waiting for a worker that others can call; those that are there only "
+                "call out");
         return GW_OK;
     }
     if (sscanf(line, "past %llu %llu %llu", &view, &step, &steps) == 3) {
@@ -269,13 +308,17 @@ static gw_status await_view(gw_group *g)
 
     double start = gwg_now();
 
-    gwg_link_ask(g->link, last);
+    gwg_link_ask(g->link, last, g->limit != NULL ? gw_limit_seconds(g->limit) : 0);
     for (;;) {
         if (g->stopped)
             return gw_fail(GW_ERR_STOPPED, "stopped while waiting for other workers");
         GWG_TRY(gwg_group_hear(g));
         if (g->view > last && g->known == g->count)
             return GW_OK;
+        /* Who has been in no view has nothing to hand over. */
+        if (g->leaving && (g->lacking || g->members == NULL))
+            return gw_fail(GW_ERR_STOPPED, "this worker leaves, and there are too few "
+                                           "others to hand anything over to");
         double since = g->away_at > start ? g->away_at : start;
         if (g->away_at > 0 && gwg_now() - since > g->self.timeout)
             return gw_fail(GW_ERR_PEER, "%s", g->away);
@@ -318,6 +361,11 @@ void gw_group_report(gw_group *g, const gw_group_progress *p)
 void gw_group_interrupt(gw_group *g)
 {
     g->stopped = 1;
+}
+
+void gw_group_leaving(gw_group *g)
+{
+    g->leaving = 1;
 }
 
 /* ---- status and keys

@@ -4,25 +4,28 @@
  *
  *     group.c  joining, views, leaving
  *     mesh.c   connections among the members of a view
+ *     relay.c  bytes that a member passes on between two others
  */
 #ifndef GWG_GROUP_H
 #define GWG_GROUP_H
 
-#include <signal.h>
+#include <stdatomic.h>
 
+#include "relay.h"
 #include "way.h"
 
 typedef struct gwg_member {
     uint64_t id;
-    gwg_address at;
+    gwg_address at; /* port "0": it can only call out */
     char name[GWG_MEMBER_NAME_CAP];
 } gwg_member;
 
 struct gw_group {
     gwg_self self;
     const gwg_way *way;
-    gwg_link *link; /* NULL: the meeting has sent this member away */
-    int listener;
+    gwg_link *link;   /* NULL: the meeting has sent this member away */
+    int listener;     /* -1: this member can only call out */
+    gwg_relay *relay; /* for others that can only call out; NULL: it was not needed */
     void (*tell)(void *arg, const char *line);
     void *arg;
     uint64_t id, next_id;   /* in the view, and from the next view on */
@@ -30,9 +33,12 @@ struct gw_group {
     char away[128];         /* what is known about that */
     uint64_t view;          /* 0: none yet */
     int over;               /* the meeting has said that the view is over */
+    int lacking;            /* it has said that there are too few for the next one, and
+                             * says it once */
+    gw_limit *limit;        /* what comms learn; NULL: they do not */
     int rank, count, known; /* of the members of the view, `known` have been named */
     gwg_member *members;    /* [count] */
-    volatile sig_atomic_t stopped;
+    atomic_int stopped, leaving; /* also by signal handlers, so without a lock */
 };
 
 /* Reads what the meeting has said. GW_OK also while it is away. GW_ERR_MISMATCH: it has

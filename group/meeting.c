@@ -66,6 +66,8 @@ static void *run(void *arg)
         double now = gwg_now();
         serve_all(m, n);
         gwg_guests_expire(m, now);
+        if (m->relay != NULL)
+            gwg_relay_forget(m->relay, m->timeout);
         gwg_meeting_form(m, now);
     }
 }
@@ -116,6 +118,7 @@ static void release(gw_meeting *m)
             gwg_talk_end(&m->guests[i].talk);
     if (m->listener >= 0)
         close(m->listener);
+    gwg_relay_free(m->relay, 0);
     gwg_tls_free(m->tls);
     free(m);
 }

@@ -19,7 +19,9 @@
 
 #include "address.h"
 #include "gradwire_group.h"
+#include "relay.h"
 #include "talk.h"
+#include "terms.h"
 
 enum {
     GWG_MOST_WORKERS = 1024,
@@ -49,20 +51,16 @@ typedef struct gwg_guest {
     gwg_role role;
     bool shaken; /* its handshake is over */
     gwg_talk talk;
-    double since;  /* when it came */
-    uint64_t id;   /* of members: 1, 2, ... in the order in which they joined */
-    uint64_t view; /* the last one that it was in; 0: none */
+    double since;    /* when it came */
+    double patience; /* for those who have not asked, if it asks; 0: the meeting's */
+    uint64_t id;     /* of members: 1, 2, ... in the order in which they joined */
+    uint64_t view;   /* the last one that it was in; 0: none */
     uint64_t token, senior; /* its own random number, and the first id that it got */
     char from[GWG_HOST_CAP], host[GWG_HOST_CAP], name[GWG_NAME_CAP];
-    int port;
+    int port; /* 0: it only calls out */
     bool reported;
     gw_group_progress progress; /* as it has reported it last */
 } gwg_guest;
-
-/* What all members must have in common. */
-typedef struct gwg_terms {
-    int min, max, plain;
-} gwg_terms;
 
 struct gw_meeting {
     gwg_tls *tls;
@@ -79,6 +77,7 @@ struct gw_meeting {
     double heard_at; /* when the meeting heard of that view, or was opened */
     int told_have;   /* what members were told last about how many are there */
     gw_group_progress past; /* the last report of a worker that ran and is gone */
+    gwg_relay *relay; /* for views in which nobody can be called; NULL: none yet */
     gwg_guest guests[GWG_MOST_GUESTS];
     struct pollfd polls[GWG_MOST_GUESTS + 2];
     int polled[GWG_MOST_GUESTS + 2];

@@ -15,18 +15,19 @@
 
 static gw_status check_terms(gw_meeting *m, const gwg_terms *t)
 {
-    const gwg_terms *ours = &m->terms;
+    char text[GWG_TERMS_CAP];
 
     if (t->min < 1 || t->max < t->min || t->max > GWG_MOST_WORKERS)
         return gw_fail(GW_ERR_DATA, "this needs 1 to %d workers", GWG_MOST_WORKERS);
+    if (t->streams < 1 || t->streams > GWG_MOST_STREAMS)
+        return gw_fail(GW_ERR_DATA, "members have 1 to %d connections to each other",
+                       GWG_MOST_STREAMS);
     if (gwg_count_members(m) == 0)
         m->terms = *t;
-    if (t->min == ours->min && t->max == ours->max && t->plain == ours->plain)
+    if (gwg_terms_same(&m->terms, t))
         return GW_OK;
-    return gw_fail(GW_ERR_DATA,
-                   "this job has %d to %d workers, %s; this worker wants %d to %d, %s",
-                   ours->min, ours->max, ours->plain ? "not encrypted" : "encrypted",
-                   t->min, t->max, t->plain ? "not encrypted" : "encrypted");
+    gwg_terms_say(text, &m->terms, t);
+    return gw_fail(GW_ERR_DATA, "%s", text);
 }
 
 /* What a join says beside the guest's own. */
@@ -38,22 +39,22 @@ typedef struct request {
     int count;
 } request;
 
-/* join 2 MIN MAX PLAIN PORT HOST NAME TOKEN SENIOR VIEW COUNT */
+/* join 3 MIN MAX PLAIN STREAMS PORT HOST NAME TOKEN SENIOR VIEW COUNT */
 static gw_status read_request(const char *line, request *r)
 {
     int used = 0;
 
     *r = (request){0};
-    if (sscanf(line, "join %d", &r->version) == 1 && r->version != 2)
-        return gw_fail(GW_ERR_DATA, "the meeting speaks version 2 and not %d",
+    if (sscanf(line, "join %d", &r->version) == 1 && r->version != 3)
+        return gw_fail(GW_ERR_DATA, "the meeting speaks version 3 and not %d",
                        r->version);
     if (sscanf(line,
-               "join %d %d %d %d %d %255s %63s %" SCNx64 " %" SCNu64 " %" SCNu64
+               "join %d %d %d %d %d %d %255s %63s %" SCNx64 " %" SCNu64 " %" SCNu64
                " %d%n",
-               &r->version, &r->terms.min, &r->terms.max, &r->terms.plain, &r->port,
-               r->host, r->name, &r->token, &r->senior, &r->view, &r->count,
-               &used) != 11 ||
-        line[used] != '\0' || r->port < 1 || r->port > 65535 ||
+               &r->version, &r->terms.min, &r->terms.max, &r->terms.plain,
+               &r->terms.streams, &r->port, r->host, r->name, &r->token, &r->senior,
+               &r->view, &r->count, &used) != 12 ||
+        line[used] != '\0' || r->port < 0 || r->port > 65535 ||
         (r->view == 0) != (r->count == 0) || r->count < 0 || r->view > INT64_MAX ||
         r->count > GWG_MOST_WORKERS)
         return gw_fail(GW_ERR_DATA, "this is not how members join");
@@ -102,9 +103,22 @@ static void come_back(gw_meeting *m, gwg_guest *g, const request *r, bool was_he
     g->view = r->view;
     if (r->view == m->view && !was_here && m->missing > 0)
         m->missing--;
-    g->role = r->view == m->view ? GWG_RUNS : GWG_JOINED;
+    /* One that was given up gets new time to ask. */
+    g->role = r->view == m->view && m->over_at == 0 ? GWG_RUNS : GWG_JOINED;
     if (r->view < m->view || m->over_at > 0)
         gwg_guest_say(g, "over %llu", (unsigned long long)r->view);
+}
+
+static void tell_joined(gw_meeting *m, const gwg_guest *g, const char *did)
+{
+    unsigned long long id = g->id;
+
+    if (g->port > 0)
+        gwg_meeting_tell(m, "worker %llu (%s) %s from %s, port %d", id, g->name, did,
+                         g->host, g->port);
+    else
+        gwg_meeting_tell(m, "worker %llu (%s) %s from %s, and only calls out", id,
+                         g->name, did, g->host);
 }
 
 gw_status gwg_meeting_join(gw_meeting *m, gwg_guest *g, const char *line)
@@ -127,9 +141,7 @@ gw_status gwg_meeting_join(gw_meeting *m, gwg_guest *g, const char *line)
     else if (m->view > 0 && gwg_count_members(m) == 1)
         gwg_guest_say(g, "past %llu %" PRIu64 " %" PRIu64, (unsigned long long)m->view,
                       m->past.step, m->past.steps);
-    gwg_meeting_tell(m, "worker %llu (%s) %s from %s, port %d",
-                     (unsigned long long)g->id, g->name,
-                     r.view > 0 ? "is back" : "has joined", g->host, g->port);
+    tell_joined(m, g, r.view > 0 ? "is back" : "has joined");
     return GW_OK;
 }
 

@@ -80,9 +80,37 @@ void gwg_meeting_lost(gw_meeting *m, const gwg_guest *gone)
 /* ---- what guests say ----------------------------------------------------------------
  */
 
-/* member ID NAME HOST:PORT runs|waits [STEP STEPS LOSS SAMPLES SENT] */
-static gw_status show_member(gwg_guest *to, const gwg_guest *w)
+/* Whether a comes before b: those who have been in a view, then those who joined
+ * first. */
+static bool is_before(const gwg_guest *a, const gwg_guest *b)
 {
+    if ((a->view > 0) != (b->view > 0))
+        return a->view > 0;
+    return a->senior != b->senior ? a->senior < b->senior : a->id < b->id;
+}
+
+/* The member through which those talk that only call out; NULL: none is needed, or the
+ * meeting itself passes on. */
+static const gwg_guest *find_hub(const gw_meeting *m)
+{
+    const gwg_guest *hub = NULL;
+    int out_only = 0;
+
+    for (int i = 0; i < GWG_MOST_GUESTS; i++) {
+        const gwg_guest *g = &m->guests[i];
+        if (g->role != GWG_RUNS)
+            continue;
+        out_only += g->port == 0;
+        if (g->port > 0 && (hub == NULL || is_before(g, hub)))
+            hub = g;
+    }
+    return out_only > 1 ? hub : NULL;
+}
+
+/* member ID NAME HOST:PORT runs|hub|waits [STEP STEPS LOSS SAMPLES SENT] */
+static gw_status show_member(gwg_guest *to, const gwg_guest *w, bool is_hub)
+{
+    const char *state = is_hub ? "hub" : w->role == GWG_RUNS ? "runs" : "waits";
     const gw_group_progress *p = &w->progress;
     char numbers[128] = "";
 
@@ -90,13 +118,15 @@ static gw_status show_member(gwg_guest *to, const gwg_guest *w)
         snprintf(numbers, sizeof numbers, " %" PRIu64 " %" PRIu64 " %.6g %.6g %" PRIu64,
                  p->step, p->steps, p->loss, p->samples, p->bytes_sent);
     return gwg_talk_put(&to->talk, "member %llu %s %s:%d %s%s",
-                        (unsigned long long)w->id, w->name, w->host, w->port,
-                        w->role == GWG_RUNS ? "runs" : "waits", numbers);
+                        (unsigned long long)w->id, w->name, w->host, w->port, state,
+                        numbers);
 }
 
 /* watch VERSION: the job, then its members, then an end. */
 static gw_status hear_watch(gw_meeting *m, gwg_guest *g)
 {
+    const gwg_guest *hub = find_hub(m);
+
     g->role = GWG_WATCHER;
     GWG_TRY(gwg_talk_put(&g->talk, "job view=%llu running=%d waiting=%d min=%d max=%d",
                          (unsigned long long)m->view, gwg_count_role(m, GWG_RUNS),
@@ -104,9 +134,26 @@ static gw_status hear_watch(gw_meeting *m, gwg_guest *g)
                          m->terms.min, m->terms.max));
     for (int i = 0; i < GWG_MOST_GUESTS; i++) {
         if (gwg_is_member(&m->guests[i]))
-            GWG_TRY(show_member(g, &m->guests[i]));
+            GWG_TRY(show_member(g, &m->guests[i], &m->guests[i] == hub));
     }
     return gwg_talk_put(&g->talk, "end");
+}
+
+/* relay VIEW FROM TO: nobody of that view can be called, so the meeting is its hub. The
+ * connection is the relay's then, and not a guest any more. Ids are not looked at: a
+ * meeting that has been started anew does not know those of the view. */
+static gw_status hear_relay(gw_meeting *m, gwg_guest *g, const char *line)
+{
+    gwg_pair pair;
+
+    GWG_TRY(gwg_pair_read(line, &pair));
+    if (m->view == 0 || pair.view != m->view)
+        return gw_fail(GW_ERR_DATA, "there is no such view");
+    if (m->relay == NULL)
+        GWG_TRY(gwg_relay_new(&m->relay));
+    GWG_TRY(gwg_relay_take(m->relay, &g->talk, &pair));
+    *g = (gwg_guest){.role = GWG_NOBODY};
+    return GW_OK;
 }
 
 static gw_status hear_stranger(gw_meeting *m, gwg_guest *g, const char *line)
@@ -115,15 +162,21 @@ static gw_status hear_stranger(gw_meeting *m, gwg_guest *g, const char *line)
         return gwg_meeting_join(m, g, line);
     if (strcmp(line, "watch 1") == 0)
         return hear_watch(m, g);
+    if (strncmp(line, "relay ", 6) == 0)
+        return hear_relay(m, g, line);
     return gw_fail(GW_ERR_DATA, "this is not how guests begin");
 }
 
 static gw_status hear_next(gw_meeting *m, gwg_guest *g, const char *line)
 {
     unsigned long long view;
+    double patience;
+    int used = 0;
 
-    if (sscanf(line, "next %llu", &view) != 1 || view != g->view)
+    if (sscanf(line, "next %llu %lf%n", &view, &patience, &used) != 2 ||
+        line[used] != '\0' || view != g->view || !(patience >= 0))
         return gw_fail(GW_ERR_DATA, "this member was not in that view");
+    g->patience = patience;
     bool ends = g->role == GWG_RUNS;
     g->role = GWG_ASKS;
     if (ends)
@@ -166,15 +219,6 @@ gw_status gwg_meeting_hear(gw_meeting *m, gwg_guest *g, const char *line)
 
 /* ---- the next view ------------------------------------------------------------------
  */
-
-/* Whether a comes before b: those who have been in a view, then those who joined
- * first. */
-static bool is_before(const gwg_guest *a, const gwg_guest *b)
-{
-    if ((a->view > 0) != (b->view > 0))
-        return a->view > 0;
-    return a->senior != b->senior ? a->senior < b->senior : a->id < b->id;
-}
 
 /* The member that asks and comes next after `last`; NULL: the first. */
 static gwg_guest *next_in_order(gw_meeting *m, const gwg_guest *last)
@@ -222,7 +266,7 @@ static void make_view(gw_meeting *m, int count)
     }
 }
 
-/* Members that wait hear how many are there. */
+/* Members that wait hear how many are there: that wait, too, or that leave no room. */
 static void tell_waiting(gw_meeting *m, int have)
 {
     if (m->told_have == have)
@@ -233,17 +277,46 @@ static void tell_waiting(gw_meeting *m, int have)
             gwg_guest_say(&m->guests[i], "wait %d %d", have, m->terms.min);
 }
 
+/* How long members may take until they ask: what the most patient one of those who have
+ * been in the view has learned about its rounds, and never more than the meeting's own
+ * limit. */
+static double patience(const gw_meeting *m)
+{
+    double most = 0;
+
+    for (int i = 0; i < GWG_MOST_GUESTS; i++) {
+        const gwg_guest *g = &m->guests[i];
+        if (g->role != GWG_ASKS || g->view == 0)
+            continue;
+        if (g->patience == 0 || g->patience > m->timeout)
+            return m->timeout;
+        most = g->patience > most ? g->patience : most;
+    }
+    return most > 0 ? most : m->timeout;
+}
+
+/* It is not refused: if it only was slow, it calls again and says which view it was in,
+ * and enters the next one. */
+static void drop_one(gw_meeting *m, gwg_guest *g)
+{
+    gwg_meeting_tell(m, "worker %llu (%s) does not answer", (unsigned long long)g->id,
+                     g->name);
+    gwg_guest_drop(m, g, NULL);
+}
+
 /* Members that do not ask, although the view is over or they have just joined, hang or
  * are cut off. */
 static void drop_silent(gw_meeting *m, double now)
 {
-    bool late = m->over_at > 0 && now - m->over_at > m->timeout;
+    double most = patience(m);
+    bool late = m->over_at > 0 && now - m->over_at > most;
 
     for (int i = 0; i < GWG_MOST_GUESTS; i++) {
         gwg_guest *g = &m->guests[i];
+        double waited = now - g->since;
         if ((g->role == GWG_RUNS && late) ||
-            (g->role == GWG_JOINED && now - g->since > m->timeout))
-            gwg_guest_drop(m, g, "does not answer");
+            (g->role == GWG_JOINED && waited > (g->view > 0 ? most : m->timeout)))
+            drop_one(m, g);
     }
 }
 
@@ -258,6 +331,8 @@ void gwg_meeting_form(gw_meeting *m, double now)
     /* Somebody new ends a view only if there is room in the next one. */
     if (!settles && gwg_count_members(m) <= m->terms.max)
         end_view(m);
+    else if (!settles && gwg_count_role(m, GWG_RUNS) >= m->terms.max)
+        tell_waiting(m, gwg_count_role(m, GWG_RUNS));
     if (gwg_count_role(m, GWG_RUNS) + gwg_count_role(m, GWG_JOINED) > 0)
         return;
     if (asks < m->terms.min)

@@ -349,11 +349,40 @@ void gwg_conn_free(gwg_conn *c)
     close(fd);
 }
 
-/* What became of a call of OpenSSL's that did not succeed: 0, or -1 for good. */
+/* What has come behind the last record is the beginning of the new handshake. */
+gw_status gwg_conn_again(gwg_conn *c, gwg_tls *tls, gwg_side side)
+{
+    if (c->out_len > 0)
+        return gw_fail(GW_ERR_PEER, "the other side does not read");
+    SSL_free(c->ssl);
+    c->ssl = NULL;
+    c->over = false;
+    return make_ready(c, tls, side) ? GW_OK
+                                    : fail_ssl(GW_ERR_SYSTEM, "begin a connection");
+}
+
+int gwg_conn_detach(gwg_conn *c)
+{
+    int fd = c->fd;
+    bool clean = c->out_len == 0 && c->in_at == c->in_len && SSL_pending(c->ssl) == 0;
+
+    release(c);
+    if (clean)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* What became of a call of OpenSSL's that did not succeed: 0, or -1 for good.
+ * OpenSSL 3.0 takes a flush that must wait for the end: so it is when a socket is still
+ * connecting, which takes a round trip. */
 static long pause_or_end(gwg_conn *c, int result)
 {
     int reason = SSL_get_error(c->ssl, result);
 
+    if (reason == SSL_ERROR_SYSCALL && SSL_want_write(c->ssl) &&
+        BIO_should_write(SSL_get_wbio(c->ssl)))
+        reason = SSL_ERROR_WANT_WRITE;
     ERR_clear_error();
     if (reason == SSL_ERROR_WANT_READ || reason == SSL_ERROR_WANT_WRITE) {
         c->events = reason == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT;

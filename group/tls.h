@@ -55,6 +55,15 @@ long gwg_conn_write(gwg_conn *conn, const struct iovec *parts, int count);
 size_t gwg_conn_unread(const gwg_conn *conn);
 size_t gwg_conn_unsent(const gwg_conn *conn);
 
+/* Ends what was said with the one at the other end of the socket and begins anew with
+ * whoever it passes bytes on to: a new handshake, in which this side calls or answers.
+ * All that was written must have left. GW_ERR_PEER, GW_ERR_SYSTEM. */
+gw_status gwg_conn_again(gwg_conn *conn, gwg_tls *tls, gwg_side side);
+
+/* Releases the connection and returns its bare socket, or -1 if bytes are left on their
+ * way in or out; the socket is closed then. */
+int gwg_conn_detach(gwg_conn *conn);
+
 /* Turns a connection into a stream for gw_comm_streams(), which then owns it. If plain,
  * both sides go on without encryption: they must have read all that the other has sent
  * encrypted. */

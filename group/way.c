@@ -203,11 +203,12 @@ gw_status gwg_link_take(gwg_link *l, char line[GWG_LINE_CAP])
     return st;
 }
 
-void gwg_link_ask(gwg_link *l, uint64_t view)
+void gwg_link_ask(gwg_link *l, uint64_t view, double patience)
 {
     pthread_mutex_lock(&l->lock);
     l->wishes.asks = true;
     l->wishes.view = view;
+    l->wishes.patience = patience;
     pthread_mutex_unlock(&l->lock);
     ring(l->to_thread);
 }

@@ -20,13 +20,15 @@
 #include "address.h"
 #include "gradwire_group.h"
 #include "talk.h"
+#include "terms.h"
 
 enum { GWG_JOB_CAP = 65, GWG_MEMBER_NAME_CAP = 64, GWG_ENDPOINTS = 8 };
 
 /* Who joins, and where. It does not change. */
 typedef struct gwg_self {
     gwg_tls *tls;
-    int min, max, plain, port;
+    gwg_terms terms;
+    int port; /* 0: it can only call out */
     double timeout;
     char job[GWG_JOB_CAP];
     char address[GWG_HOST_CAP]; /* "-": where it calls from */
@@ -41,6 +43,7 @@ typedef struct gwg_link gwg_link;
 /* A kind of meeting. */
 typedef struct gwg_way {
     const char *scheme; /* "tcp://" */
+    bool relays;        /* the meeting passes bytes on if no member can */
 
     /* Reads what follows the scheme: self->meetings, and the job if it names one.
      * GW_ERR_ARG. */
@@ -77,8 +80,9 @@ gw_status gwg_link_take(gwg_link *link, char line[GWG_LINE_CAP]);
 /* A descriptor that poll() finds readable when there may be a line. */
 int gwg_link_fd(const gwg_link *link);
 
-/* Asks for the view after `view`, the last that this member was in. */
-void gwg_link_ask(gwg_link *link, uint64_t view);
+/* Asks for the view after `view`, the last that this member was in. All others that
+ * live will have asked within `patience` seconds; 0: the meeting may know. */
+void gwg_link_ask(gwg_link *link, uint64_t view, double patience);
 
 /* Only the newest report counts. */
 void gwg_link_report(gwg_link *link, const gw_group_progress *progress);
@@ -90,6 +94,7 @@ typedef struct gwg_wishes {
     bool leaves;
     bool asks; /* until gwg_link_answered() */
     uint64_t view;
+    double patience;
     unsigned report; /* how many there were so far; 0: none */
     gw_group_progress progress;
 } gwg_wishes;

@@ -90,16 +90,12 @@ static gw_status parse(gwg_self *self, const char *text)
 static gw_status check_terms(const way *w)
 {
     const gwg_row *old = gwg_table_oldest(&w->store.table), *r = &w->row;
+    char text[GWG_TERMS_CAP];
 
-    if (old == NULL || old->token == r->token ||
-        (old->min == r->min && old->max == r->max && old->plain == r->plain))
+    if (old == NULL || old->token == r->token || gwg_terms_same(&old->terms, &r->terms))
         return GW_OK;
-    return gw_fail(
-        GW_ERR_MISMATCH,
-        "the meeting refuses this worker: this job has %d to %d workers, %s; "
-        "this worker wants %d to %d, %s",
-        old->min, old->max, old->plain ? "not encrypted" : "encrypted", r->min, r->max,
-        r->plain ? "not encrypted" : "encrypted");
+    gwg_terms_say(text, &old->terms, &r->terms);
+    return gw_fail(GW_ERR_MISMATCH, "the meeting refuses this worker: %s", text);
 }
 
 /* Brings the member the view in which it has a seat. */
@@ -132,23 +128,32 @@ static int turn_of(const way *w)
     return turn;
 }
 
+static gw_status tell_waiting(way *w, int asks)
+{
+    int have = w->told_have;
+
+    w->told_have = asks;
+    if (have == asks)
+        return GW_OK;
+    return asks < w->row.terms.min
+               ? gwg_link_bring(w->link, "wait %d %d", asks, w->row.terms.min)
+               : gwg_link_bring(w->link, "hubless");
+}
+
 /* All ask: one of them makes the view. */
 static gw_status form(way *w, int asks)
 {
     double now = gwg_now();
+    int count = asks < w->row.terms.max ? asks : w->row.terms.max;
 
-    if (asks < w->row.min) {
-        int have = w->told_have;
-        w->told_have = asks;
-        return have == asks ? GW_OK
-                            : gwg_link_bring(w->link, "wait %d %d", asks, w->row.min);
-    }
+    if (asks < w->row.terms.min || !gwg_table_can_meet(&w->store.table, count))
+        return tell_waiting(w, asks);
     if (w->ready_since == 0)
         w->ready_since = now;
     if (now - w->ready_since < TURN_SECONDS * turn_of(w))
         return GW_OK;
     w->ready_since = now;
-    return gwg_store_view(&w->store, asks < w->row.max ? asks : w->row.max);
+    return gwg_store_view(&w->store, count);
 }
 
 static bool is_late(const way *w, const gwg_row *row)
@@ -156,7 +161,7 @@ static bool is_late(const way *w, const gwg_row *row)
     const gwg_table *t = &w->store.table;
 
     return row->wait != GWG_WAIT_ASKS &&
-           (row->view < t->view || gwg_table_is_over(t, t->view, w->row.max));
+           (row->view < t->view || gwg_table_is_over(t, t->view, w->row.terms.max));
 }
 
 /* A member listens as long as its process lives. If its host says that nobody does, it
@@ -167,7 +172,7 @@ static gw_status drop_dead(way *w)
 
     for (int i = 0, tries = 0; i < t->count && tries < MOST_TRIES; i++) {
         gwg_address at;
-        if (!is_late(w, &t->rows[i]))
+        if (!is_late(w, &t->rows[i]) || t->rows[i].port == 0)
             continue;
         tries++;
         memcpy(at.host, t->rows[i].host, sizeof at.host);
@@ -208,7 +213,8 @@ static gw_status conclude(way *w, const gwg_wishes *wish)
     GWG_TRY(check_terms(w));
     if (wish->asks && t->view > w->row.view && seat >= 0)
         return bring_view(w, seat);
-    if (w->told_over < w->row.view && gwg_table_is_over(t, w->row.view, w->row.max)) {
+    if (w->told_over < w->row.view &&
+        gwg_table_is_over(t, w->row.view, w->row.terms.max)) {
         w->told_over = w->row.view;
         GWG_TRY(gwg_link_bring(w->link, "over %" PRIu64, w->row.view));
     }
@@ -229,11 +235,7 @@ static void fill_row(way *w)
 {
     const gwg_self *s = w->self;
 
-    w->row = (gwg_row){.token = s->token,
-                       .min = s->min,
-                       .max = s->max,
-                       .plain = s->plain,
-                       .port = s->port};
+    w->row = (gwg_row){.token = s->token, .terms = s->terms, .port = s->port};
     memcpy(w->row.name, s->name, sizeof w->row.name);
     memcpy(w->row.host, s->address, sizeof w->row.host);
 }
@@ -384,7 +386,7 @@ static gw_status run(gwg_link *link)
 static void show(const gwg_table *t, void (*line)(void *arg, const char *line),
                  void *arg)
 {
-    const gwg_row *old = gwg_table_oldest(t);
+    const gwg_row *old = gwg_table_oldest(t), *hub = gwg_table_hub(t);
     char text[GWG_LINE_CAP], numbers[128];
     int runs = 0;
 
@@ -392,7 +394,8 @@ static void show(const gwg_table *t, void (*line)(void *arg, const char *line),
         runs += t->rows[i].wait == GWG_WAIT_RUNS;
     snprintf(text, sizeof text,
              "job view=%" PRIu64 " running=%d waiting=%d min=%d max=%d", t->view, runs,
-             t->count - runs, old != NULL ? old->min : 0, old != NULL ? old->max : 0);
+             t->count - runs, old != NULL ? old->terms.min : 0,
+             old != NULL ? old->terms.max : 0);
     line(arg, text);
     for (int i = 0; i < t->count; i++) {
         const gwg_row *r = &t->rows[i];
@@ -402,9 +405,9 @@ static void show(const gwg_table *t, void (*line)(void *arg, const char *line),
             snprintf(numbers, sizeof numbers,
                      " %" PRIu64 " %" PRIu64 " %.6g %.6g %" PRIu64, p->step, p->steps,
                      p->loss, p->samples, p->bytes_sent);
+        const char *state = r->wait == GWG_WAIT_RUNS ? "runs" : "waits";
         snprintf(text, sizeof text, "member %" PRIu64 " %s %s:%d %s%s", r->id, r->name,
-                 r->host, r->port, r->wait == GWG_WAIT_RUNS ? "runs" : "waits",
-                 numbers);
+                 r->host, r->port, r == hub ? "hub" : state, numbers);
         line(arg, text);
     }
 }

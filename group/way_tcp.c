@@ -115,11 +115,11 @@ static gw_status enter(way *w, double end)
     unsigned long long id;
 
     GWG_TRY(call(&w->talk, s, w->link, end));
-    GWG_TRY(gwg_talk_put(&w->talk,
-                         "join 2 %d %d %d %d %s %s %016" PRIx64 " %" PRIu64 " %" PRIu64
-                         " %" PRIu64,
-                         s->min, s->max, s->plain, s->port, s->address, s->name,
-                         s->token, w->senior, w->view, w->count));
+    GWG_TRY(gwg_talk_put(
+        &w->talk,
+        "join 3 %d %d %d %d %d %s %s %016" PRIx64 " %" PRIu64 " %" PRIu64 " %" PRIu64,
+        s->terms.min, s->terms.max, s->terms.plain, s->terms.streams, s->port,
+        s->address, s->name, s->token, w->senior, w->view, w->count));
     GWG_TRY(await_line(&w->talk, w->link, line, end));
     if (strncmp(line, "refused ", 8) == 0)
         return gw_fail(GW_ERR_MISMATCH, "the meeting refuses this worker: %s",
@@ -174,7 +174,8 @@ static gw_status speak(way *w, const gwg_wishes *wish)
     const gw_group_progress *p = &wish->progress;
 
     if (wish->asks && !w->said_next) {
-        GWG_TRY(gwg_talk_put(&w->talk, "next %" PRIu64, wish->view));
+        GWG_TRY(gwg_talk_put(&w->talk, "next %" PRIu64 " %.3f", wish->view,
+                             wish->patience));
         w->said_next = true;
     }
     /* Only the newest report counts, so one that must wait is made anew. */
@@ -276,6 +277,7 @@ static gw_status watch(const gwg_self *self, void (*line)(void *arg, const char 
 
 const gwg_way gwg_way_tcp = {
     .scheme = "tcp://",
+    .relays = true,
     .parse = parse,
     .run = run,
     .watch = watch,

@@ -16,10 +16,30 @@
 
 #define MEMBERS_KEY "the key of this test"
 
+typedef struct place {
+    gw_meeting *meeting;
+    char text[64]; /* tcp://127.0.0.1:PORT */
+} place;
+
+static inline place open_place(void)
+{
+    gw_meeting_options opt = {.struct_size = sizeof opt,
+                              .listen = "127.0.0.1:0",
+                              .key = MEMBERS_KEY,
+                              .timeout_seconds = 100};
+    place p;
+
+    assert_run_ok(gw_meeting_open(&p.meeting, &opt));
+    snprintf(p.text, sizeof p.text, "tcp://127.0.0.1:%d", gw_meeting_port(p.meeting));
+    return p;
+}
+
 typedef struct member {
     int number;
     const char *meeting;
-    int min, max;
+    int min, max, plain, out_only, streams, learns;
+    double timeout; /* 0: 100 s */
+    void (*tell)(void *arg, const char *line);
     gw_status (*act)(gw_group *group, struct member *m);
     pthread_t thread;
     gw_status status;
@@ -33,10 +53,15 @@ static inline gw_group_options options_of(const member *m)
     return (gw_group_options){.struct_size = sizeof(gw_group_options),
                               .meeting = m->meeting,
                               .key = MEMBERS_KEY,
-                              .address = "127.0.0.1",
+                              .address = m->out_only ? NULL : "127.0.0.1",
+                              .out_only = m->out_only,
+                              .plain = m->plain,
+                              .streams = m->streams,
+                              .learn_timeout = m->learns,
                               .min_workers = m->min,
                               .max_workers = m->max,
-                              .timeout_seconds = 100};
+                              .tell = m->tell,
+                              .timeout_seconds = m->timeout > 0 ? m->timeout : 100};
 }
 
 static inline void *run_member(void *arg)

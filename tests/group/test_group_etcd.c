@@ -257,6 +257,77 @@ static void test_the_dead_are_missed_before_their_lease_ends(void **state)
     }
 }
 
+/* ---- members that can only call out
+ * ----------------------------------------------------
+ */
+
+static atomic_int hubless;
+
+static void hear_hubless(void *arg, const char *line)
+{
+    (void)arg;
+    hubless += strstr(line, "waiting for a worker that others can call") != NULL;
+}
+
+/* etcd passes nothing on: two of them wait for a third that can be called. */
+static void test_those_who_only_call_out_wait_for_a_hub(void **state)
+{
+    member as = as_member(work), members[MOST];
+
+    (void)state;
+    skip_without_etcd();
+    finish = MOST;
+    as.tell = hear_hubless;
+    as.out_only = 1;
+    for (int i = 0; i < 2; i++)
+        start(&members[i], &as, i);
+    await_more(&hubless, 1);
+    as.out_only = 0;
+    start(&members[2], &as, 2);
+    for (int i = 0; i < MOST; i++) {
+        await(&members[i]);
+        assert_int_equal(members[i].workers, MOST);
+    }
+}
+
+static void check_next(const int *ports, int rows, int count, const char *seats)
+{
+    gwg_row row[4] = {{0}};
+    gwg_table t = {.rows = row, .count = rows};
+    gwg_text text = {0};
+    char line[32];
+    int last = -1;
+
+    for (int i = 0; i < rows; i++) {
+        row[i] = (gwg_row){.token = (uint64_t)i, .host = "h", .name = "n"};
+        row[i].port = ports[i];
+        row[i].wait = ports[i] < 0 ? GWG_WAIT_JOINED : GWG_WAIT_ASKS;
+    }
+    assert_int_equal(gwg_table_can_meet(&t, count), seats[0] != '\0');
+    gwg_table_next(&t, count, &text);
+    for (; *seats != '\0'; seats++, last++) {
+        snprintf(line, sizeof line, "\n%016x ", (unsigned)(*seats - '0'));
+        assert_non_null(strstr(text.at, line));
+    }
+    if (last >= 0)
+        assert_null(strstr(strstr(text.at, line) + 1, "\n"));
+    gwg_text_free(&text);
+}
+
+/* A view that is full without one that can be called has one in its last seat. */
+static void test_the_seats_of_a_view(void **state)
+{
+    (void)state;
+    check_next((int[]){0, 0, 5}, 3, 3, "012");
+    check_next((int[]){0, 0, 5}, 3, 2, "02");
+    check_next((int[]){0, 0, -1, 5}, 4, 2, "03");
+    check_next((int[]){0, 0, -1, 0}, 4, 2, "");
+    check_next((int[]){5, 0, 0}, 3, 2, "01");
+    check_next((int[]){0, -1, 5, 5}, 4, 2, "02");
+    check_next((int[]){0, 5}, 2, 1, "0");
+    check_next((int[]){0, 0}, 2, 2, "");
+}
+
 /* ---- strangers with access to etcd
  * ----------------------------------------------------
  */
@@ -316,6 +387,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_views_go_on_without_one_of_three),
         cmocka_unit_test(test_the_dead_are_missed_before_their_lease_ends),
+        cmocka_unit_test(test_those_who_only_call_out_wait_for_a_hub),
+        cmocka_unit_test(test_the_seats_of_a_view),
         cmocka_unit_test(test_rows_of_strangers_are_not_read),
     };
 

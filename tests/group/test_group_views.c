@@ -2,120 +2,32 @@
  *
  * test_group_views.c - members of a job meet, exchange, die, join and leave. */
 #define _GNU_SOURCE
-#include "support_ranks.h"
+#include "members.h"
 
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include "gradwire_group.h"
 
 enum { MOST = 4, FLOATS = 200000 };
 
 /* Members that must enter the same view join first and then pass this. */
 static pthread_barrier_t all_have_joined;
 
-static const char KEY[] = "0123456789abcdef-test";
-
-/* ---- a meeting, and members as threads
- * ------------------------------------------------ */
-
-typedef struct place {
-    gw_meeting *meeting;
-    char text[64]; /* tcp://127.0.0.1:PORT */
-} place;
-
-static place open_place(void)
-{
-    gw_meeting_options opt = {.struct_size = sizeof opt,
-                              .listen = "127.0.0.1:0",
-                              .key = KEY,
-                              .timeout_seconds = 30};
-    place p;
-
-    assert_run_ok(gw_meeting_open(&p.meeting, &opt));
-    snprintf(p.text, sizeof p.text, "tcp://127.0.0.1:%d", gw_meeting_port(p.meeting));
-    return p;
-}
-
-typedef struct member {
-    const place *at;
-    int number, min, max, plain;
-    gw_status (*act)(gw_group *group, struct member *m);
-    pthread_t thread;
-    gw_status status;
-    char message[512];
-    int rank, workers; /* in its last view */
-    float *x;
-} member;
-
-static gw_group_options options_of(const member *m)
-{
-    return (gw_group_options){.struct_size = sizeof(gw_group_options),
-                              .meeting = m->at->text,
-                              .key = KEY,
-                              .address = "127.0.0.1",
-                              .min_workers = m->min,
-                              .max_workers = m->max,
-                              .plain = m->plain,
-                              .timeout_seconds = 30};
-}
-
-static void *run_member(void *arg)
-{
-    member *m = arg;
-    gw_group_options opt = options_of(m);
-    gw_group *group;
-
-    m->status = gw_group_join(&group, &opt);
-    if (m->status == GW_OK)
-        m->status = m->act(group, m);
-    snprintf(m->message, sizeof m->message, "%s",
-             m->status != GW_OK ? gw_error_message() : "");
-    gw_group_leave(group);
-    return NULL;
-}
-
-static void start(member *m, const member *as, int number)
-{
-    *m = *as;
-    m->number = number;
-    m->x = calloc(FLOATS, sizeof *m->x);
-    assert_non_null(m->x);
-    assert_int_equal(pthread_create(&m->thread, NULL, run_member, m), 0);
-}
-
-static void await(member *m)
-{
-    pthread_join(m->thread, NULL);
-    if (m->status != GW_OK)
-        fail_msg("member %d: %s", m->number, m->message);
-}
-
 /* ---- exchanging
  * -------------------------------------------------------------------------- */
 
-static gw_status enter(gw_group *group, member *m, gw_comm **comm)
-{
-    PASS_ON(gw_group_next(group, comm));
-    m->rank = gw_comm_rank(*comm);
-    m->workers = gw_comm_workers(*comm);
-    return GW_OK;
-}
-
 /* Adds 1 to every sum, so all know how many took part. */
-static gw_status count_workers(gw_comm *comm, member *m)
+static gw_status count_workers(gw_comm *comm)
 {
+    float *x = malloc(FLOATS * sizeof *x), expected = (float)gw_comm_workers(comm);
+
     for (int i = 0; i < FLOATS; i++)
-        m->x[i] = 1;
-    PASS_ON(gw_allreduce(comm, m->x, FLOATS));
-    for (int i = 0; i < FLOATS; i++)
-        REQUIRE(m->x[i] == (float)gw_comm_workers(comm), "a sum is %g", m->x[i]);
-    return GW_OK;
+        x[i] = 1;
+    gw_status st = gw_allreduce(comm, x, FLOATS);
+    for (int i = 0; st == GW_OK && i < FLOATS; i++)
+        if (x[i] != expected)
+            st = gw_fail(GW_ERR_DATA, "a sum is %g", x[i]);
+    free(x);
+    return st;
 }
 
 static void report(gw_group *group, uint64_t step)
@@ -133,7 +45,7 @@ static gw_status meet_once(gw_group *group, member *m)
     gw_comm *comm;
 
     PASS_ON(enter(group, m, &comm));
-    gw_status st = count_workers(comm, m);
+    gw_status st = count_workers(comm);
     gw_comm_free(comm);
     return st;
 }
@@ -141,7 +53,7 @@ static gw_status meet_once(gw_group *group, member *m)
 static void meet(int workers, int plain)
 {
     place p = open_place();
-    member as = {.at = &p, .min = workers, .max = workers, .plain = plain};
+    member as = {.meeting = p.text, .min = workers, .max = workers, .plain = plain};
     member members[MOST];
     int seen = 0;
 
@@ -152,7 +64,6 @@ static void meet(int workers, int plain)
         await(&members[i]);
         assert_int_equal(members[i].workers, workers);
         seen |= 1 << members[i].rank;
-        free(members[i].x);
     }
     assert_int_equal(seen, (1 << workers) - 1);
     gw_meeting_close(p.meeting);
@@ -182,7 +93,7 @@ static gw_status outlive(gw_group *group, member *m)
 
     pthread_barrier_wait(&all_have_joined);
     PASS_ON(enter(group, m, &comm));
-    st = count_workers(comm, m);
+    st = count_workers(comm);
     if (m->number == 0) {
         PASS_ON(st);
         gw_fail(GW_ERR_DATA, "member 0 has had enough");
@@ -192,12 +103,12 @@ static gw_status outlive(gw_group *group, member *m)
     }
     /* Those who are late see it in the first step. */
     if (st == GW_OK)
-        st = count_workers(comm, m);
+        st = count_workers(comm);
     REQUIRE(st == GW_ERR_PEER, "a member died, and the others see %s",
             gw_status_name(st));
     gw_comm_free(comm);
     PASS_ON(enter(group, m, &comm));
-    st = count_workers(comm, m);
+    st = count_workers(comm);
     gw_comm_free(comm);
     return st;
 }
@@ -205,7 +116,7 @@ static gw_status outlive(gw_group *group, member *m)
 static void test_survivors_go_on(void **state)
 {
     place p = open_place();
-    member as = {.at = &p, .min = MOST - 1, .max = MOST, .act = outlive};
+    member as = {.meeting = p.text, .min = MOST - 1, .max = MOST, .act = outlive};
     member members[MOST];
 
     (void)state;
@@ -216,8 +127,6 @@ static void test_survivors_go_on(void **state)
         await(&members[i]);
     for (int i = 1; i < MOST; i++)
         assert_int_equal(members[i].workers, MOST - 1);
-    for (int i = 0; i < MOST; i++)
-        free(members[i].x);
     pthread_barrier_destroy(&all_have_joined);
     gw_meeting_close(p.meeting);
 }
@@ -234,7 +143,7 @@ static gw_status grow(gw_group *group, member *m)
     PASS_ON(enter(group, m, &comm));
     while (together < 3) {
         float due = (float)gw_group_due(group);
-        PASS_ON(count_workers(comm, m));
+        PASS_ON(count_workers(comm));
         together += gw_comm_workers(comm) == MOST;
         /* All leave the view after the same step. */
         PASS_ON(gw_allreduce(comm, &due, 1));
@@ -251,17 +160,15 @@ static gw_status grow(gw_group *group, member *m)
 static void test_joiners_enter(void **state)
 {
     place p = open_place();
-    member as = {.at = &p, .min = 2, .max = MOST, .act = grow}, members[MOST];
+    member as = {.meeting = p.text, .min = 2, .max = MOST, .act = grow}, members[MOST];
 
     (void)state;
     for (int i = 0; i < MOST; i++)
         start(&members[i], &as, i);
     for (int i = 0; i < MOST; i++)
         await(&members[i]);
-    for (int i = 0; i < MOST; i++) {
+    for (int i = 0; i < MOST; i++)
         assert_int_equal(members[i].workers, MOST);
-        free(members[i].x);
-    }
     gw_meeting_close(p.meeting);
 }
 
@@ -311,7 +218,7 @@ static gw_status train(gw_group *group, member *m)
 static void test_another_spec_harms_nobody(void **state)
 {
     place p = open_place();
-    member as = {.at = &p, .min = 2, .max = 3, .act = train}, members[3];
+    member as = {.meeting = p.text, .min = 2, .max = 3, .act = train}, members[3];
 
     (void)state;
     training = over = 0;
@@ -330,8 +237,6 @@ static void test_another_spec_harms_nobody(void **state)
         await(&members[i]);
         assert_int_equal(members[i].workers, 2);
     }
-    for (int i = 0; i < 3; i++)
-        free(members[i].x);
     gw_meeting_close(p.meeting);
 }
 
@@ -350,12 +255,12 @@ static gw_status work_on(gw_group *group, member *m)
     entered++;
     while (ends == 0) {
         ends = (float)closed;
-        PASS_ON(count_workers(comm, m));
+        PASS_ON(count_workers(comm));
         PASS_ON(gw_allreduce(comm, &ends, 1));
     }
     report(group, 1);
     REQUIRE(gw_group_due(group) == 0, "a new view is due without a meeting");
-    PASS_ON(count_workers(comm, m));
+    PASS_ON(count_workers(comm));
     gw_comm_free(comm);
     return GW_OK;
 }
@@ -363,7 +268,7 @@ static gw_status work_on(gw_group *group, member *m)
 static void test_work_goes_on_without_the_meeting(void **state)
 {
     place p = open_place();
-    member as = {.at = &p, .min = 2, .max = 2, .act = work_on}, members[2];
+    member as = {.meeting = p.text, .min = 2, .max = 2, .act = work_on}, members[2];
     gw_group *group;
 
     (void)state;
@@ -374,10 +279,8 @@ static void test_work_goes_on_without_the_meeting(void **state)
         usleep(1000);
     gw_meeting_close(p.meeting);
     closed = 1;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         await(&members[i]);
-        free(members[i].x);
-    }
     gw_group_options late = options_of(&as);
     assert_int_equal(gw_group_join(&group, &late), GW_ERR_PEER);
     assert_non_null(strstr(gw_error_message(), "nobody answers"));
@@ -400,7 +303,7 @@ static void count_lines(void *arg, const char *line)
 static void test_status_lists_members(void **state)
 {
     place p = open_place();
-    member as = {.at = &p, .min = 2, .max = 2};
+    member as = {.meeting = p.text, .min = 2, .max = 2};
     gw_group_options opt = options_of(&as);
     gw_group *group;
     heard h = {0};
@@ -420,7 +323,7 @@ static void test_status_lists_members(void **state)
 static void test_waiting_can_be_interrupted(void **state)
 {
     place p = open_place();
-    member as = {.at = &p, .min = 2, .max = 2};
+    member as = {.meeting = p.text, .min = 2, .max = 2};
     gw_group_options opt = options_of(&as);
     gw_group *group;
     gw_comm *comm;
@@ -431,6 +334,48 @@ static void test_waiting_can_be_interrupted(void **state)
     assert_int_equal(gw_group_next(group, &comm), GW_ERR_STOPPED);
     assert_null(comm);
     gw_group_leave(group);
+    gw_meeting_close(p.meeting);
+}
+
+/* Two that are all there are: one has left, and the other one is about to. */
+static gw_status wait_to_leave(gw_group *group, member *m)
+{
+    gw_comm *comm;
+
+    pthread_barrier_wait(&all_have_joined);
+    PASS_ON(enter(group, m, &comm));
+    gw_comm_free(comm);
+    if (m->number == 1) /* it leaves at once, and the other one is too few */
+        return GW_OK;
+    gw_group_leaving(group);
+    for (int i = 0; i < 2; i++) {
+        gw_status st = gw_group_next(group, &comm);
+        REQUIRE(st == GW_ERR_STOPPED, "a member that leaves and has no others sees %s",
+                gw_status_name(st));
+    }
+    return GW_OK;
+}
+
+static void test_leavers_do_not_wait_for_more(void **state)
+{
+    place p = open_place();
+    member as = {.meeting = p.text, .min = 2, .max = 2, .act = wait_to_leave};
+    gw_group_options opt = options_of(&as);
+    member members[2];
+    gw_group *group;
+    gw_comm *comm;
+
+    (void)state;
+    assert_run_ok(gw_group_join(&group, &opt));
+    gw_group_leaving(group);
+    assert_int_equal(gw_group_next(group, &comm), GW_ERR_STOPPED);
+    gw_group_leave(group);
+    pthread_barrier_init(&all_have_joined, NULL, 2);
+    for (int i = 0; i < 2; i++)
+        start(&members[i], &as, i);
+    for (int i = 0; i < 2; i++)
+        await(&members[i]);
+    pthread_barrier_destroy(&all_have_joined);
     gw_meeting_close(p.meeting);
 }
 
@@ -445,6 +390,7 @@ int main(void)
         cmocka_unit_test(test_work_goes_on_without_the_meeting),
         cmocka_unit_test(test_status_lists_members),
         cmocka_unit_test(test_waiting_can_be_interrupted),
+        cmocka_unit_test(test_leavers_do_not_wait_for_more),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
