@@ -71,8 +71,8 @@ static void optimizers_step_by_themselves(void **state)
         gwt_summary s = run(&c);
         c.advice = 0;
         gwt_summary as_it_is = run(&c);
-        c.sync = i == 1 ? "update:scale=auto+gtopk:0.1,warmup=64"
-                        : "update:scale=auto+gtopk:0.1,warmup=64" MOVED;
+        c.sync = i == 1 ? "update:scale=auto+gtopk:0.1,warmup=64,ladder=64"
+                        : "update:scale=auto+gtopk:0.1,warmup=64,ladder=64" MOVED;
         assert_true(run(&c).model_hash == s.model_hash);
         assert_true(as_it_is.model_hash != s.model_hash);
     }
@@ -177,7 +177,7 @@ static void changes_are_told(void **state)
     c.advice = 1;
     c.optimizer = "adam";
     assert_says(&c,
-                "runs as update:scale=auto+topk:0.1,warmup=64+momentum:0.6,"
+                "runs as update:scale=auto+topk:0.1,warmup=64,ladder=64+momentum:0.6,"
                 "dampening=0.6: ",
                 NULL);
     c.sync = "dense";

@@ -6,6 +6,7 @@
  *     uneven.c         fewer steps for slower workers
  *     elastic_enter.c  how it comes to the state that all have
  *     elastic_run.c    its training loop
+ *     writer.c         which worker writes the run directory
  *
  * Steps of such a job are counted as if the most workers that there may be had made
  * them: gwt_summary.steps is the number of batches that were used, by that number. */
@@ -36,12 +37,15 @@ typedef struct gwt_elastic {
     int trained; /* it has taken part in an entry */
     int torn;    /* it has half a state */
     int leaves, left;
-    int owns_directory;
+    int alone;     /* others that may be there are too few to go on with */
     double waited; /* seconds in entries */
 } gwt_elastic;
 
 /* Enters the next view, however often that takes. */
 gw_status gwt_elastic_enter(gwt_elastic *e);
+
+/* Whether this worker is between two exchanges, and so may leave in order. */
+int gwt_elastic_may_leave(const gwt_elastic *e);
 
 /* Whether a status means that other workers are gone. */
 int gwt_elastic_lost(gw_status status);

@@ -20,7 +20,7 @@ int gwt_elastic_lost(gw_status status)
  */
 
 typedef struct baton {
-    uint64_t steps, skipped, applied, evaluated_at, rate_at;
+    uint64_t steps, skipped, applied, evaluated_at, rate_at, job;
     double elapsed, lr;
     gwt_evaluation evaluation;
     char directory[GWT_PATH_CAP];
@@ -35,6 +35,7 @@ static baton make_baton(const gwt_elastic *e)
                .applied = w->applied,
                .evaluated_at = w->evaluated_at,
                .rate_at = e->rate_at,
+               .job = e->job->id,
                .elapsed = gwt_now() - w->began,
                .lr = w->lr,
                .evaluation = w->evaluation,
@@ -58,6 +59,7 @@ static void take_baton(gwt_elastic *e, const baton *b)
     w->evaluation = b->evaluation;
     w->logged = w->epoch = (gwt_mean){0};
     e->rate_at = b->rate_at;
+    e->job->id = b->job;
     e->job->used = b->used;
     memcpy(e->job->directory, b->directory, sizeof b->directory);
     e->job->directory[sizeof b->directory - 1] = '\0';
@@ -126,27 +128,60 @@ static gw_status hand(void *arg, gw_comm *comm, const gw_entry *entry)
 /* ---- the run directory ------------------------------------------------------------
  */
 
+static void say(const gwt_elastic *e, const char *line)
+{
+    const gwt_views *views = e->job->config.views;
+
+    if (views->tell != NULL)
+        views->tell(views->ctx, line);
+}
+
 static gw_status make_directory(void *arg)
 {
     gwt_elastic *e = arg;
 
-    return e->job->directory[0] != '\0' ? gwt_rundir_take_over(e->job)
-                                        : gwt_rundir_make(e->job);
+    /* Those who wait elsewhere keep what is theirs. */
+    GWT_TRY(e->job->directory[0] != '\0' ? gwt_rundir_take_over(e->job, !e->alone)
+                                         : gwt_rundir_make(e->job));
+    return gwt_writer_sign(e->job);
 }
 
-/* Worker 0 has the directory. It may be another worker than before. */
+static void close_log(gwt_worker *w)
+{
+    if (w->metrics != NULL)
+        fclose(w->metrics);
+    w->metrics = NULL;
+    gwt_log_close(&w->logs);
+}
+
+/* Another worker has the directory from now on. */
+static void give_back(gwt_elastic *e)
+{
+    close_log(&e->w);
+    gwt_rundir_leave(e->job);
+}
+
+/* Worker 0 has the directory. It may be another worker than before, or one that was
+ * away while another one had it. */
 static gw_status share_directory(gwt_elastic *e)
 {
     gw_comm *comm = e->w.comm;
-    int first = gw_comm_rank(comm) == 0, had = 1;
+    int first = gw_comm_rank(comm) == 0, has = 0;
 
-    GWT_TRY(gw_broadcast(comm, first ? &e->owns_directory : &had, sizeof had, 0));
-    if (first ? e->owns_directory : had)
+    if (!first)
+        give_back(e);
+    has = first && gwt_writer_check(e->job) == GW_OK;
+    GWT_TRY(gw_broadcast(comm, &has, sizeof has, 0));
+    if (has)
         return GW_OK;
+    if (first)
+        close_log(&e->w);
     GWT_TRY(gwt_agree(comm,
                       gwt_slow_work(comm, e->job->config.timeout, make_directory, e)));
-    if (first)
-        e->owns_directory = 1;
+    if (first && e->job->forced)
+        say(e,
+            "a worker that does not answer keeps the lock on the run directory; this "
+            "one writes there now, and that one does not any more");
     return GW_OK;
 }
 
@@ -154,14 +189,8 @@ static gw_status open_log(gwt_elastic *e)
 {
     gwt_worker *w = &e->w;
 
-    if (gw_comm_rank(w->comm) != 0) {
-        if (w->metrics != NULL)
-            fclose(w->metrics);
-        w->metrics = NULL;
-        gwt_log_close(&w->logs);
-        memset(&w->logs, 0, sizeof w->logs);
+    if (gw_comm_rank(w->comm) != 0)
         return GW_OK;
-    }
     if (w->metrics != NULL)
         return GW_OK;
     GWT_TRY(gwt_rundir_metrics(e->job, e->trained ? UINT64_MAX / 2 : w->log_len,
@@ -179,6 +208,7 @@ static gw_status begin(gwt_elastic *e)
     gwt_worker *w = &e->w;
 
     GWT_TRY(share_directory(e));
+    GWT_TRY(gw_broadcast(w->comm, &e->job->id, sizeof e->job->id, 0));
     if (!e->job->config.resume)
         return gwt_worker_take_weights(w);
     GWT_TRY(gw_broadcast(w->comm, &e->job->used, sizeof e->job->used, 0));
@@ -211,12 +241,14 @@ static void go_on_from(gwt_elastic *e)
     w->saved_at = UINT64_MAX;
     e->trained = 1;
     e->torn = 0;
-    e->left = e->entry.left;
+    /* If all of them leave, nobody goes on: the run ends like one that was stopped. */
+    e->left = e->entry.left && e->entry.leavers < e->entry.workers;
+    if (e->entry.left && !e->left)
+        w->so_far.stopped = 1;
 }
 
 static void tell(const gwt_elastic *e)
 {
-    const gwt_views *views = e->job->config.views;
     const gw_entry *n = &e->entry;
     char line[200], lost[64] = "", check[24] = "one step behind";
 
@@ -230,8 +262,7 @@ static void tell(const gwt_elastic *e)
              ", model %s",
              n->number, n->workers, n->joiners, n->gone, lost,
              gw_sync_exchanged(e->w.sync), check);
-    if (views->tell != NULL)
-        views->tell(views->ctx, line);
+    say(e, line);
 }
 
 static gw_status enter_view(gwt_elastic *e)
@@ -251,27 +282,63 @@ static gw_status enter_view(gwt_elastic *e)
     GWT_TRY(
         gw_sync_enter(&w->sync, w->comm, gwt_model_params(w->model), &opt, &e->entry));
     go_on_from(e);
-    if (e->left)
+    if (e->left) {
+        give_back(e);
         return GW_OK;
+    }
     GWT_TRY(share_directory(e));
     GWT_TRY(open_log(e));
     tell(e);
     return GW_OK;
 }
 
-gw_status gwt_elastic_enter(gwt_elastic *e)
+/* What this worker has not sent goes nowhere: others are too few for a view, and one of
+ * them has the run directory. */
+static gw_status leave_behind(const gwt_elastic *e)
+{
+    char line[160];
+
+    snprintf(line, sizeof line,
+             "this worker leaves others that are too few to go on; a residual of norm "
+             "%.3g is lost",
+             gw_sync_residual_norm(e->w.sync));
+    say(e, line);
+    return gw_fail(GW_ERR_STOPPED, "this worker has left");
+}
+
+/* A worker that was asked to leave, and has no others to hand anything over to, goes on
+ * alone to its next exchange, and ends there like one that was alone before. */
+static gw_status next_comm(gwt_elastic *e)
 {
     const gwt_views *views = e->job->config.views;
     gwt_worker *w = &e->w;
+    gw_comm_options opt = {.struct_size = sizeof opt,
+                           .timeout_seconds = e->job->config.timeout};
+    const int none = -1;
+
+    gw_comm_free(w->comm);
+    w->comm = NULL;
+    e->leaves = gwt_elastic_may_leave(e) && gwt_stop_requested(&e->job->shared->stop);
+    gw_status st = views->next(views->ctx, &w->comm);
+    e->alone = st == GW_ERR_STOPPED && e->trained;
+    if (e->alone) {
+        e->leaves = 0;
+        st = gw_comm_sockets(&w->comm, &none, NULL, 0, 1, &opt);
+    }
+    e->job->config.comm = w->comm;
+    return st;
+}
+
+gw_status gwt_elastic_enter(gwt_elastic *e)
+{
     double since = gwt_now();
     gw_status st;
 
     do {
-        gw_comm_free(w->comm);
-        w->comm = NULL;
-        GWT_TRY(views->next(views->ctx, &w->comm));
-        e->job->config.comm = w->comm;
+        GWT_TRY(next_comm(e));
         st = enter_view(e);
+        if (st != GW_OK && e->alone)
+            return leave_behind(e);
     } while (gwt_elastic_lost(st) ||
              (st == GW_OK && e->entry.leavers > 0 && !e->entry.left));
     e->waited += gwt_now() - since;

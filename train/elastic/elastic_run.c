@@ -205,12 +205,17 @@ static gw_status meet(gwt_elastic *e)
     return GW_OK;
 }
 
+int gwt_elastic_may_leave(const gwt_elastic *e)
+{
+    return e->trained && e->stage == GWT_COMPUTES && local_steps(e) == 0 && !is_over(e);
+}
+
 /* Between two exchanges this worker may leave, and others may come. */
 static gw_status look_around(gwt_elastic *e)
 {
     const gwt_views *views = e->job->config.views;
 
-    if (e->stage != GWT_COMPUTES || local_steps(e) != 0 || is_over(e))
+    if (!gwt_elastic_may_leave(e))
         return GW_OK;
     e->leaves = gwt_stop_requested(&e->job->shared->stop);
     if (e->leaves && gw_comm_workers(e->w.comm) == 1)

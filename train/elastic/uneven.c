@@ -15,17 +15,8 @@
 
 gw_status gwt_uneven_new(gwt_uneven *u, const gwt_worker *w)
 {
-    const gwt_job *job = w->job;
-    gw_spec_info info = {.struct_size = sizeof info};
     size_t n = gwt_model_floats(w->model);
 
-    GWT_TRY(gw_spec_describe(job->used.sync, &info));
-    if (info.period < 2 || (info.traits & GW_TRAIT_MEETS) == 0 ||
-        (info.traits & GW_TRAIT_SENDS_GRADIENTS) != 0)
-        return gw_fail(GW_ERR_ARG,
-                       "--uneven needs a method with local steps, such as local:8 or "
-                       "diloco:30, and not '%s'",
-                       job->used.sync);
     u->from = gwt_calloc(n, sizeof *u->from, "a model");
     u->own = gwt_calloc(n, sizeof *u->own, "a model");
     return u->from != NULL && u->own != NULL ? GW_OK : GW_ERR_NOMEM;
@@ -99,6 +90,7 @@ static gw_status write_round(const gwt_worker *w, const gwt_lots *l, const doubl
 {
     char path[GWT_PATH_CAP + 16];
 
+    GWT_TRY(gwt_writer_check(w->job));
     snprintf(path, sizeof path, "%s/rounds.jsonl", w->job->directory);
     FILE *to = fopen(path, "ae");
     if (to == NULL)

@@ -17,6 +17,7 @@
 #include "layers/batchnorm_rows.h"
 
 #include <math.h>
+#include <stdint.h>
 
 /* As in most frameworks. */
 static const double epsilon = 1e-5, momentum = 0.1;
@@ -36,184 +37,75 @@ typedef struct row {
     const float *mean, *scale, *offset, *a, *b;
 } row;
 
-/* ---- forward ----------------------------------------------------------------------
+/* What tells which outputs were cut off. */
+enum { NONE, FROM_IN, FROM_OUT };
+
+/* ---- over the pixels of a row ------------------------------------------------------
  */
 
-/* Sums of (x - shift) and its square. A shift near the mean keeps their difference
- * exact enough for a variance. */
-ROW void sum_row(const float *restrict x, const float *restrict shift, size_t pixels,
-                 size_t B, float *restrict sum, float *restrict square)
-{
-    float s[2][LANES] = {{0}}, q[2][LANES] = {{0}};
+/* A float or an integer of each channel of a block; they need no alignment. */
+typedef float floats8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef float floats16 __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t ints8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef int32_t ints16 __attribute__((vector_size(64), aligned(4), may_alias));
 
-    for (size_t p = 0; p + 2 <= pixels; p += 2, x += 2 * B)
-        for (size_t l = 0; l < B; l++) {
-            float u = x[l] - shift[l], v = x[B + l] - shift[l];
-            s[0][l] += u;
-            q[0][l] += u * u;
-            s[1][l] += v;
-            q[1][l] += v * v;
-        }
-    for (size_t l = 0; l < B; l++) {
-        float u = pixels % 2 ? x[l] - shift[l] : 0.0f;
-        sum[l] = s[0][l] + s[1][l] + u;
-        square[l] = q[0][l] + q[1][l] + u * u;
-    }
-}
+#define LANE           floats16
+#define KEEP(so, y)    (floats16)((ints16)(y) & (so))
+#define CUT(so, y)     (floats16)((ints16)(y) & ~(so))
+#define NAME(function) function##_16
+#include "layers/batchnorm_lanes.h"
+
+#define LANE           floats8
+#define KEEP(so, y)    (floats8)((ints8)(y) & (so))
+#define CUT(so, y)     (floats8)((ints8)(y) & ~(so))
+#define NAME(function) function##_8
+#include "layers/batchnorm_lanes.h"
+
+#define LANE           float
+#define KEEP(so, y)    ((so) ? (y) : 0.0f)
+#define CUT(so, y)     ((so) ? 0.0f : (y))
+#define NAME(function) function##_1
+#include "layers/batchnorm_lanes.h"
 
 GWT_VECTOR static void sums(const float *x, const float *shift, size_t pixels,
                             size_t block, float *sum, float *square)
 {
     if (block == 16)
-        sum_row(x, shift, pixels, 16, sum, square);
+        sum_row_16(x, shift, pixels, sum, square);
     else if (block == 8)
-        sum_row(x, shift, pixels, 8, sum, square);
+        sum_row_8(x, shift, pixels, sum, square);
     else
-        sum_row(x, shift, pixels, 1, sum, square);
-}
-
-/* NaN is not below 0 and stays. */
-ROW void scale_row(const row *r, size_t B, int add, int relu)
-{
-    const float *restrict x = r->in, *restrict more = r->more;
-    float *restrict out = r->out;
-    float a[LANES], b[LANES];
-
-    for (size_t l = 0; l < B; l++) {
-        a[l] = r->scale[l];
-        b[l] = r->offset[l];
-    }
-    for (size_t p = 0; p < r->pixels; p++)
-        for (size_t l = 0; l < B; l++) {
-            float y = x[p * B + l] * a[l] + b[l];
-            if (add)
-                y += more[p * B + l];
-            out[p * B + l] = relu && y < 0.0f ? 0.0f : y;
-        }
-}
-
-ROW void scale_kind(const row *r, size_t B, int relu)
-{
-    if (r->more != NULL && relu)
-        scale_row(r, B, 1, 1);
-    else if (r->more != NULL)
-        scale_row(r, B, 1, 0);
-    else if (relu)
-        scale_row(r, B, 0, 1);
-    else
-        scale_row(r, B, 0, 0);
+        sum_row_1(x, shift, pixels, sum, square);
 }
 
 GWT_VECTOR static void scale(const row *r, int relu)
 {
     if (r->block == 16)
-        scale_kind(r, 16, relu);
+        scale_kind_16(r, relu);
     else if (r->block == 8)
-        scale_kind(r, 8, relu);
+        scale_kind_8(r, relu);
     else
-        scale_kind(r, 1, relu);
-}
-
-/* ---- backward ---------------------------------------------------------------------
- */
-
-/* What tells which outputs were cut off. */
-enum { NONE, FROM_IN, FROM_OUT };
-
-/* Sums of g and of g (x - mean). FROM_OUT also replaces dout by g. */
-ROW void back_row(const row *r, size_t B, int cut, float *restrict sum,
-                  float *restrict product)
-{
-    const float *restrict x = r->in, *restrict out = r->more;
-    float *restrict dout = r->dout;
-    float s[LANES] = {0}, q[LANES] = {0}, mean[LANES], a[LANES], b[LANES];
-
-    for (size_t l = 0; l < B; l++) {
-        mean[l] = r->mean[l];
-        a[l] = r->scale[l];
-        b[l] = r->offset[l];
-    }
-    for (size_t p = 0; p < r->pixels; p++)
-        for (size_t l = 0; l < B; l++) {
-            size_t i = p * B + l;
-            float g = dout[i];
-            if (cut == FROM_IN)
-                g = x[i] * a[l] + b[l] > 0.0f ? g : 0.0f;
-            if (cut == FROM_OUT)
-                dout[i] = g = out[i] > 0.0f ? g : 0.0f;
-            s[l] += g;
-            q[l] += g * (x[i] - mean[l]);
-        }
-    for (size_t l = 0; l < B; l++) {
-        sum[l] = s[l];
-        product[l] = q[l];
-    }
-}
-
-ROW void back_kind(const row *r, size_t B, int cut, float *sum, float *product)
-{
-    if (cut == FROM_IN)
-        back_row(r, B, FROM_IN, sum, product);
-    else if (cut == FROM_OUT)
-        back_row(r, B, FROM_OUT, sum, product);
-    else
-        back_row(r, B, NONE, sum, product);
+        scale_kind_1(r, relu);
 }
 
 GWT_VECTOR static void back_sums(const row *r, int cut, float *sum, float *product)
 {
     if (r->block == 16)
-        back_kind(r, 16, cut, sum, product);
+        back_kind_16(r, cut, sum, product);
     else if (r->block == 8)
-        back_kind(r, 8, cut, sum, product);
+        back_kind_8(r, cut, sum, product);
     else
-        back_kind(r, 1, cut, sum, product);
-}
-
-/* din = scale g + a (x - mean) + b. din may lie where x or dout does: every element
- * depends on those of its own place alone. */
-ROW void din_row(const row *r, size_t B, int cut)
-{
-    float mean[LANES], k[LANES], o[LANES], a[LANES], b[LANES];
-
-    for (size_t l = 0; l < B; l++) {
-        mean[l] = r->mean[l];
-        k[l] = r->scale[l];
-        o[l] = r->offset[l];
-        a[l] = r->a[l];
-        b[l] = r->b[l];
-    }
-    for (size_t p = 0; p < r->pixels; p++) {
-        const float *x = r->in + p * B, *dout = r->dout + p * B;
-        float *din = r->din + p * B;
-#if !defined(__clang__)
-#pragma GCC ivdep
-#endif
-        for (size_t l = 0; l < B; l++) {
-            float g = dout[l];
-            if (cut)
-                g = x[l] * k[l] + o[l] > 0.0f ? g : 0.0f;
-            din[l] = k[l] * g + (a[l] * (x[l] - mean[l]) + b[l]);
-        }
-    }
-}
-
-ROW void din_kind(const row *r, size_t B, int cut)
-{
-    if (cut)
-        din_row(r, B, 1);
-    else
-        din_row(r, B, 0);
+        back_kind_1(r, cut, sum, product);
 }
 
 GWT_VECTOR static void back_input(const row *r, int cut)
 {
     if (r->block == 16)
-        din_kind(r, 16, cut);
+        din_kind_16(r, cut);
     else if (r->block == 8)
-        din_kind(r, 8, cut);
+        din_kind_8(r, cut);
     else
-        din_kind(r, 1, cut);
+        din_kind_1(r, cut);
 }
 
 /* ---- over all rows ------------------------------------------------------------------

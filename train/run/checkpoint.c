@@ -304,9 +304,14 @@ static gw_status put_end(void *arg)
 {
     saver *s = arg;
 
-    GWT_TRY(gwt_sections_commit(&s->out));
-    gwt_checkpoints_prune(s->w->job);
-    return GW_OK;
+    GWT_TRY(gwt_writer_check(s->w->job));
+    gw_status st = gwt_sections_commit(&s->out);
+    /* A worker that was stopped since has no file any more if another one writes. */
+    if (st != GW_OK)
+        GWT_TRY(gwt_writer_check(s->w->job));
+    else
+        gwt_checkpoints_prune(s->w->job);
+    return st;
 }
 
 static gw_status save_all(saver *s)

@@ -35,7 +35,11 @@ static void path_of(char path[GWT_FILE_CAP], const gwt_job *job, uint64_t number
 
 static void partial_path(char path[GWT_FILE_CAP], const gwt_job *job)
 {
-    snprintf(path, GWT_FILE_CAP, "%s/" PARTIAL, job->directory);
+    if (job->token == 0)
+        snprintf(path, GWT_FILE_CAP, "%s/" PARTIAL, job->directory);
+    else /* a former writer may still have its own */
+        snprintf(path, GWT_FILE_CAP, "%s/" PREFIX "%016" PRIx64 ".partial",
+                 job->directory, job->token);
 }
 
 /* The number in the name of a checkpoint; 0 for any other file. */

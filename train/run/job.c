@@ -23,6 +23,21 @@ static gw_status check_length(const char *flag, const char *text)
     return text != NULL ? gwt_parse_length(flag, text, &length) : GW_OK;
 }
 
+/* Slower workers make fewer local steps, so there must be some. */
+static gw_status check_uneven(const gwt_job *job)
+{
+    gw_spec_info info = {.struct_size = sizeof info};
+
+    GWT_TRY(gw_spec_describe(job->used.sync, &info));
+    if (job->config.uneven && (info.period < 2 || (info.traits & GW_TRAIT_MEETS) == 0 ||
+                               (info.traits & GW_TRAIT_SENDS_GRADIENTS) != 0))
+        return gw_fail(GW_ERR_ARG,
+                       "--uneven needs a method with local steps, such as local:8 or "
+                       "diloco:30, and not '%s'",
+                       job->used.sync);
+    return GW_OK;
+}
+
 static gw_status check_config(gwt_job *job)
 {
     const gwt_config *c = &job->config;
@@ -40,6 +55,7 @@ static gw_status check_config(gwt_job *job)
     GWT_TRY(gwt_optimizer_find(c->optimizer, &job->optimizer));
     GWT_TRY(gwt_hyper_check(&c->hyper, job->optimizer));
     GWT_TRY(gwt_advise(job));
+    GWT_TRY(check_uneven(job));
     GWT_TRY(gwt_log_parse(c->log, &job->log));
     GWT_TRY(gwt_place_parse(&job->metrics, c->metrics));
     GWT_TRY(check_length("--eval-every", c->eval_every));
@@ -289,6 +305,11 @@ const char *gwt_job_warnings(const gwt_job *job)
 const char *gwt_job_metrics(const gwt_job *job)
 {
     return job->metrics.name;
+}
+
+const char *gwt_job_sync(const gwt_job *job)
+{
+    return job->used.sync;
 }
 
 const char *gwt_job_notes(const gwt_job *job)

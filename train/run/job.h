@@ -43,6 +43,10 @@ struct gwt_job {
     gwt_metrics_place metrics; /* of --metrics; only worker 0's is open */
     char directory[GWT_PATH_CAP];
     int lock; /* open while this run owns the directory; 0: none */
+    /* With views: the job and this worker in the file "writer"; 0: not known yet, and
+     * while this worker does not write the directory. */
+    uint64_t id, token;
+    int forced; /* the directory was taken from a worker that keeps its lock */
     char resume[GWT_PATH_CAP + 64]; /* the checkpoint to resume from, "" if none */
     uint64_t resume_step;
     char warnings[2048], notes[1024];
@@ -63,10 +67,12 @@ gw_status gwt_elastic_check(const gwt_job *job);
  * that it has no finished run. */
 gw_status gwt_rundir_make(gwt_job *job);
 
-/* Goes on in job->directory, which another worker of the job has made. */
-gw_status gwt_rundir_take_over(gwt_job *job);
+/* Goes on in job->directory, which another worker of the job has made. If one of them
+ * keeps the lock, this fails, unless force is not 0. Also fails if the job has ended
+ * without this worker, which has written there before. */
+gw_status gwt_rundir_take_over(gwt_job *job, int force);
 
-/* Releases the lock on the directory. */
+/* Releases the lock on the directory, which this worker does not write any more. */
 void gwt_rundir_leave(gwt_job *job);
 
 /* Opens the metrics file and truncates it to whole lines in its first `keep` bytes. */
@@ -74,6 +80,24 @@ gw_status gwt_rundir_metrics(const gwt_job *job, uint64_t keep, FILE **out);
 
 /* Writes summary.json, completely or not at all. */
 gw_status gwt_rundir_summary(const gwt_job *job);
+
+/* ---- who writes it, with views (elastic/writer.c) ----------------------------- */
+
+/* Makes this worker the writer of job->directory, and makes job->id if it is 0. */
+gw_status gwt_writer_sign(gwt_job *job);
+
+/* Fails with GW_ERR_PEER if another worker has become the writer since. GW_OK without
+ * views. */
+gw_status gwt_writer_check(const gwt_job *job);
+
+/* Whether the writer is, or was, a worker of this job. */
+int gwt_writer_of_job(const gwt_job *job);
+
+/* Puts a copy in the place of a file, which others may have open. */
+gw_status gwt_writer_renew(const gwt_job *job, const char *name);
+
+/* A new run has no writer yet. */
+void gwt_writer_remove(const gwt_job *job);
 
 /* ---- evaluation (evaluate.c) ------------------------------------------------- */
 

@@ -144,19 +144,27 @@ static gw_status make_room(gwt_job *job)
         gwt_checkpoints_clear(job);
     }
     gwt_log_remove(job);
+    gwt_writer_remove(job);
     if (unlink(path) != 0 && errno != ENOENT)
         return gw_fail(GW_ERR_SYSTEM, "cannot remove %s: %s", path, strerror(errno));
     return GW_OK;
 }
 
+/* How often the lock is tried; and where workers wait for the one that tries. */
+enum { TRIES = 250, TRIES_OF_JOB = 50 };
+
 /* Two runs in one directory would overwrite each other's files. The lock belongs to the
  * open file, which the workers share, so it lasts until the last of them has ended. The
- * workers of a run that was just killed may need a moment to end. */
-static gw_status lock_directory(gwt_job *job)
+ * workers of a run that was just killed may need a moment to end. A worker of the same
+ * job that neither ends nor answers does not keep the others from going on. */
+static gw_status lock_directory(gwt_job *job, int force)
 {
     const struct timespec nap = {.tv_nsec = 20000000};
-    int tries = 250, fd = open(job->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int tries = job->id != 0 ? TRIES_OF_JOB : TRIES, fd = job->lock;
 
+    job->forced = 0;
+    if (fd <= 0)
+        fd = open(job->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return gw_fail(GW_ERR_SYSTEM, "cannot open the run directory %s: %s",
                        job->directory, strerror(errno));
@@ -164,12 +172,17 @@ static gw_status lock_directory(gwt_job *job)
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK)
             return GW_OK; /* a file system without locks */
-        if (tries-- == 0)
+        if (tries-- > 0) {
+            nanosleep(&nap, NULL);
+            continue;
+        }
+        job->forced = force && gwt_writer_of_job(job);
+        if (!job->forced)
             return gw_fail(GW_ERR_SYSTEM,
                            "another run is writing to %s; choose another --out or wait "
                            "for it to end",
                            job->directory);
-        nanosleep(&nap, NULL);
+        return GW_OK;
     }
     return GW_OK;
 }
@@ -179,6 +192,7 @@ void gwt_rundir_leave(gwt_job *job)
     if (job->lock > 0)
         close(job->lock);
     job->lock = 0;
+    job->token = 0;
 }
 
 /* Whether the model can begin with the weights of --init. */
@@ -222,7 +236,7 @@ static gw_status enter_directory(gwt_job *job)
                        out);
     snprintf(job->directory, sizeof job->directory, "%s", out);
     GWT_TRY(make_path(out));
-    GWT_TRY(lock_directory(job));
+    GWT_TRY(lock_directory(job, 1));
     if (access(out, W_OK | X_OK) != 0)
         return gw_fail(GW_ERR_SYSTEM, "cannot write to the run directory %s: %s", out,
                        strerror(errno));
@@ -246,10 +260,31 @@ gw_status gwt_rundir_make(gwt_job *job)
     return make_room(job);
 }
 
-gw_status gwt_rundir_take_over(gwt_job *job)
+/* Whether others have ended the job while this worker, its writer, was away. */
+static int ended_without(const gwt_job *job)
 {
+    char path[FILE_CAP];
+
+    path_of(path, job, "summary.json");
+    return job->token != 0 && gwt_writer_check(job) != GW_OK &&
+           access(path, F_OK) == 0 && !was_stopped(path);
+}
+
+gw_status gwt_rundir_take_over(gwt_job *job, int force)
+{
+    char path[FILE_CAP];
+
     GWT_TRY(make_path(job->directory));
-    return lock_directory(job);
+    if (ended_without(job))
+        return gw_fail(GW_ERR_MISMATCH,
+                       "the job has ended without this worker, which did not answer; "
+                       "its results are in %s",
+                       job->directory);
+    GWT_TRY(lock_directory(job, force));
+    /* It is written anew from metrics.jsonl. */
+    path_of(path, job, "metrics.csv");
+    unlink(path);
+    return gwt_writer_renew(job, "metrics.jsonl");
 }
 
 /* Cuts the file to at most `keep` bytes, after the end of a line. */
@@ -398,7 +433,8 @@ gw_status gwt_rundir_summary(const gwt_job *job)
 {
     char path[FILE_CAP], partial[FILE_CAP];
 
+    GWT_TRY(gwt_writer_check(job));
     path_of(path, job, "summary.json");
     path_of(partial, job, "summary.json.partial");
-    return gwt_newfile_print(path, partial, print_job, job);
+    return gwt_newfile_print(path, job->token != 0 ? NULL : partial, print_job, job);
 }

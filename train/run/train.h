@@ -178,10 +178,11 @@ void gwt_job_stop(gwt_job *job);
 const gwt_summary *gwt_job_summary(const gwt_job *job);
 const char *gwt_job_directory(const gwt_job *job);
 
-/* Warnings, one per line, or ""; what --advice changed and why, in one line, or "";
- * what to know about the data, in one line, or ""; where metrics are handed out, or
- * ""; and the checkpoint that the run
- * resumes from, or NULL, with its step. All are valid as soon as the job is made. */
+/* The spec that workers use; warnings, one per line, or ""; what --advice changed and
+ * why, in one line, or ""; what to know about the data, in one line, or ""; where
+ * metrics are handed out, or ""; and the checkpoint that the run resumes from, or NULL,
+ * with its step. All are valid as soon as the job is made. */
+const char *gwt_job_sync(const gwt_job *job);
 const char *gwt_job_warnings(const gwt_job *job);
 const char *gwt_job_notes(const gwt_job *job);
 const char *gwt_job_data_note(const gwt_job *job);

@@ -4,6 +4,7 @@
  * summary. */
 #define _GNU_SOURCE
 #include "files/json.h"
+#include "gradwire_elastic.h"
 #include "run/slow_work.h"
 #include "run/worker.h"
 
@@ -129,6 +130,7 @@ gw_status gwt_worker_evaluate(gwt_worker *w)
     int test = last || data->valid.count == 0;
     double start = gwt_now();
 
+    gw_comm_pause(w->comm);
     GWT_TRY(gwt_evaluate(&w->evaluation, w->comm, data,
                          test ? &data->test : &data->valid, w->model,
                          w->average == NULL, w->average));
