@@ -96,17 +96,33 @@ static void become(const char *directory, char *const argv[])
     _exit(NOT_THERE);
 }
 
+/* Less than this is no progress, but the files that a program was started with. */
+#define WORTH_SHOWING 1e5
+
 static void show(const char *directory, const char *title, double seconds, int end)
 {
     char bytes[16], line[256];
 
     if (gwc_columns(stderr) == 0)
         return;
-    snprintf(line, sizeof line, "%s  %s  %.0f s", title,
-             gwc_bytes(tree_bytes(directory), bytes), seconds);
+    double size = tree_bytes(directory);
+    const char *shown = size < WORTH_SHOWING ? "" : gwc_bytes(size, bytes);
+    snprintf(line, sizeof line, "%s%s%s  %.0f s", title, *shown != '\0' ? "  " : "",
+             shown, seconds);
     gwc_redraw(line);
     if (end)
         putc('\n', stderr);
+}
+
+/* Ends what a child that has ended left behind in its group: one that it had started at
+ * the moment of the signal has not seen it. */
+static void end_group(pid_t child)
+{
+    struct timespec nap = {.tv_nsec = (long)(1e9 * LOOK_EVERY)};
+    double began = gwt_now();
+
+    while (kill(-child, SIGKILL) == 0 && gwt_now() - began < PATIENCE)
+        nanosleep(&nap, NULL);
 }
 
 /* Waits for the child. If the user stops us, ends it with SIGTERM and later SIGKILL. */
@@ -130,6 +146,8 @@ static int wait_for(pid_t child, const char *directory, const char *title)
         }
         nanosleep(&nap, NULL);
     }
+    if (stopped)
+        end_group(child);
     show(directory, title, gwt_now() - began, 1);
     return status;
 }

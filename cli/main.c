@@ -189,7 +189,8 @@ int main(int argc, char **argv)
     hold_standard_streams();
     int code = run(argc, argv);
 
-    if (fflush(stdout) != 0 && (code & ~GWC_SAID) == GWC_DONE) {
+    /* What failed before the last flush is known to ferror() only. */
+    if ((fflush(stdout) != 0 || ferror(stdout)) && (code & ~GWC_SAID) == GWC_DONE) {
         (void)gw_fail(GW_ERR_SYSTEM, "cannot write to standard output");
         code = GWC_FAILED;
     }

@@ -43,6 +43,12 @@ static int width_of(const gwc_column *columns, size_t count)
     return width;
 }
 
+void gwc_widen(gwc_column *column, int chars)
+{
+    if (chars > abs(column->width))
+        column->width = column->width < 0 ? -chars : chars;
+}
+
 void gwc_print_cells(FILE *to, const gwc_column *columns, size_t count,
                      const char *const *cells)
 {

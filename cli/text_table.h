@@ -15,6 +15,9 @@ typedef struct gwc_column {
     int gap;   /* blanks in front of it */
 } gwc_column;
 
+/* Makes room for a cell of so many characters. */
+void gwc_widen(gwc_column *column, int chars);
+
 /* Prints a row of as many cells as there are columns; NULL prints the titles. */
 void gwc_print_cells(FILE *to, const gwc_column *columns, size_t count,
                      const char *const *cells);

@@ -10,6 +10,7 @@
 #include "launch.h"
 #include "list_method.h"
 #include "progress.h"
+#include "terminal.h"
 #include "train_table.h"
 
 #include <inttypes.h>
@@ -115,6 +116,10 @@ static const gwc_flag flags[] = {
      GWC_TEXT, AT(join.address), 0, 0},
     {"port", "N", "0", "the port that it opens for them; 0: any that is free", GWC_INT,
      AT(join.port), 0, 65535},
+    {"out-only", NULL, NULL,
+     "others cannot call this worker: it calls them, or\n"
+     "talks through one of them (docs/groups.md)",
+     GWC_SWITCH, AT(join.out_only), 0, 0},
     {"uneven", NULL, NULL,
      "slower workers make fewer of the local steps between\n"
      "two exchanges, and weigh less (docs/elastic.md)",
@@ -125,6 +130,14 @@ static const gwc_flag flags[] = {
      GWC_REAL, AT(run.pace), 0, 1e3},
     {"encrypt", "on|off", "on", "encrypt what workers send each other", GWC_CHOICE,
      AT(join.plain), 0, 0},
+    {"streams", "N", "1",
+     "connections to each other worker, for links that are\n"
+     "long and wide (docs/groups.md)",
+     GWC_INT, AT(join.streams), 1, 16},
+    {"learn-timeout", NULL, NULL,
+     "notice workers that hang sooner than --timeout says,\n"
+     "by the usual time of a round (docs/elastic.md)",
+     GWC_SWITCH, AT(join.learn_timeout), 0, 0},
 
     {.help = "Optimisation"},
     {"optimizer", "NAME", "sgd", "the optimizer; all are listed below", GWC_TEXT,
@@ -266,6 +279,17 @@ static void catch_signals(gwt_job *job)
 /* ---- the command -------------------------------------------------------------------
  */
 
+/* The method with all its settings, unless that is what --sync says: codes of others
+ * give the same names other ones. */
+static void show_sync(const settings *set, const gwt_job *job)
+{
+    char full[GWT_SPEC_CAP];
+
+    if (gw_spec_check(gwt_job_sync(job), full, sizeof full) == GW_OK &&
+        strcmp(full, set->run.sync) != 0)
+        gwc_printf(stderr, 6, "sync: %s\n", full);
+}
+
 static void show_start(const settings *set, const gwt_job *job)
 {
     uint64_t step;
@@ -282,6 +306,8 @@ static void show_start(const settings *set, const gwt_job *job)
         fprintf(stderr, "note: %s\n", gwt_job_notes(job));
     if (gwt_job_metrics(job)[0] != '\0' && !set->quiet)
         fprintf(stderr, "note: metrics are in %s\n", gwt_job_metrics(job));
+    if (!set->quiet)
+        show_sync(set, job);
     if (resumed != NULL && !set->quiet)
         fprintf(stderr, "resuming from %s at step %" PRIu64 "\n", resumed, step);
 }
@@ -473,27 +499,12 @@ static int train_as_rank(settings *set, gw_status st, const gwc_launch *launch,
     return gwc_launch_end(comm, code, agreed);
 }
 
-static gw_status fit_to_meeting(settings *set)
-{
-    if (set->run.workers == NOT_GIVEN)
-        return gw_fail(GW_ERR_ARG, "--join needs --workers N: how many workers the job "
-                                   "has on all machines");
-    if (set->run.spawn != NOT_GIVEN)
-        return gw_fail(
-            GW_ERR_ARG,
-            "--spawn cannot be used with --join: each process is one worker");
-    if (set->run.native)
-        return gw_fail(GW_ERR_ARG, "--collectives native needs MPI, and not --join");
-    set->run.spawn = GW_SPAWN_PROCESSES;
-    return GW_OK;
-}
-
 /* Every worker prints its own errors: it has a terminal of its own. */
 static int train_joined(settings *set, int argc, char **argv)
 {
     gw_comm *comm;
     int agreed;
-    gw_status st = fit_to_meeting(set);
+    gw_status st = gwc_join_fit(&set->run);
 
     if (st == GW_OK)
         st = gwc_join(&set->joined, &comm, &set->join, set->run.workers,
@@ -511,7 +522,7 @@ static int train_joined(settings *set, int argc, char **argv)
  * its data and its model, so that they do not wait for these. */
 static int train_changing(settings *set)
 {
-    gw_status st = fit_to_meeting(set);
+    gw_status st = gwc_join_fit(&set->run);
     gwt_views views = {
         .next = gwc_join_next, .due = gwc_join_due, .tell = gwc_join_tell};
     gwt_job *job = NULL;
@@ -546,6 +557,8 @@ static int run_train(int argc, char **argv)
             print_help();
         return GWC_DONE;
     }
+    if (st == GW_OK && set.join.meeting == NULL)
+        st = gwc_join_unused(flags, COUNT(flags), argc, argv);
     if (launch.by != NULL)
         return train_as_rank(&set, st, &launch, argc, argv);
     if (st != GW_OK)
@@ -564,6 +577,8 @@ gw_status gwc_train_check(int argc, char **argv)
     memset(&set, 0, sizeof set);
     set.run.workers = set.run.spawn = NOT_GIVEN;
     GWT_TRY(gwc_flags_read(flags, COUNT(flags), "train", argc, argv, &set, &help));
+    if (set.join.meeting == NULL)
+        GWT_TRY(gwc_join_unused(flags, COUNT(flags), argc, argv));
     return gwt_config_check(&set.run);
 }
 

@@ -16,10 +16,10 @@
 enum { KEY_CAP = 1024 + 2 };
 
 struct gwc_joined {
-    gw_group *group;
+    gw_group *volatile group;
     gw_group_options options; /* of one that is to be joined */
     char *key;
-    volatile sig_atomic_t waits; /* for others */
+    volatile sig_atomic_t asked; /* to leave */
 };
 
 /* ---- the key -----------------------------------------------------------------------
@@ -97,6 +97,9 @@ gw_status gwc_join_later(gwc_joined **out, const gwc_join_options *opt, int leas
         .min_workers = least,
         .max_workers = most,
         .plain = opt->plain,
+        .out_only = opt->out_only,
+        .streams = opt->streams,
+        .learn_timeout = opt->learn_timeout,
         .timeout_seconds = timeout,
         .tell = quiet ? NULL : tell,
     };
@@ -110,20 +113,26 @@ gw_status gwc_join_later(gwc_joined **out, const gwc_join_options *opt, int leas
     return GW_OK;
 }
 
+static gw_status join_group(gwc_joined *joined)
+{
+    gw_group *group;
+
+    GWT_TRY(gw_group_join(&group, &joined->options));
+    joined->group = group;
+    /* The handler may have come before there was anything to pass this on to. */
+    if (joined->asked)
+        gw_group_leaving(group);
+    return GW_OK;
+}
+
 gw_status gwc_join_next(void *arg, gw_comm **out)
 {
     gwc_joined *joined = arg;
-    gw_status st = GW_OK;
 
     *out = NULL;
     if (joined->group == NULL)
-        st = gw_group_join(&joined->group, &joined->options);
-    if (st != GW_OK)
-        return st;
-    joined->waits = 1;
-    st = gw_group_next(joined->group, out);
-    joined->waits = 0;
-    return st;
+        GWT_TRY(join_group(joined));
+    return gw_group_next(joined->group, out);
 }
 
 int gwc_join_due(void *arg)
@@ -143,8 +152,11 @@ void gwc_join_tell(void *arg, const char *line)
 
 void gwc_join_wake(gwc_joined *joined)
 {
-    if (joined != NULL && joined->waits)
-        gw_group_interrupt(joined->group);
+    if (joined == NULL)
+        return;
+    joined->asked = 1;
+    if (joined->group != NULL)
+        gw_group_leaving(joined->group);
 }
 
 gw_status gwc_join(gwc_joined **out, gw_comm **comm, const gwc_join_options *opt,

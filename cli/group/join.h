@@ -3,6 +3,7 @@
  * join.h - the command as one worker of a job that meets somewhere.
  *
  *     join.c            joining and leaving; a build with OpenSSL
+ *     join_fit.c        checks settings before that
  *     join_absent.c     a build without
  *     meet_command.c    "gradwire meet"
  *     status_command.c  "gradwire status"
@@ -10,6 +11,7 @@
 #ifndef GWC_JOIN_H
 #define GWC_JOIN_H
 
+#include "flags.h"
 #include "run/train.h"
 
 /* What --join and its kin say. */
@@ -20,9 +22,19 @@ typedef struct gwc_join_options {
     const char *address;  /* NULL: where this worker calls from */
     int port;             /* 0: any */
     int plain;
+    int out_only; /* others cannot call this worker */
+    int streams;  /* connections to each other worker */
+    int learn_timeout;
 } gwc_join_options;
 
 typedef struct gwc_joined gwc_joined;
+
+/* Checks the settings of a worker that joins and fills in what follows from that; -1 in
+ * workers or spawn means that they are not given. GW_ERR_ARG. */
+gw_status gwc_join_fit(gwt_config *run);
+
+/* For a worker that does not join: GW_ERR_ARG if a flag is given that needs --join. */
+gw_status gwc_join_unused(const gwc_flag *flags, size_t count, int argc, char **argv);
 
 /* Joins a job of so many workers, waits for the others, and makes a comm. On success
  * the caller releases *out with gwc_join_leave() after the comm. On failure both are
@@ -41,7 +53,8 @@ gw_status gwc_join_next(void *joined, gw_comm **out);
 int gwc_join_due(void *joined);
 void gwc_join_tell(void *joined, const char *line);
 
-/* Ends a wait for others. It may be called from a signal handler. */
+/* Ends a wait for others, unless they are about to come and this worker has something
+ * to hand over. It may be called from a signal handler. */
 void gwc_join_wake(gwc_joined *joined);
 
 /* Tells the meeting how far the run is. joined may be NULL. */

@@ -57,6 +57,7 @@ static void print_help(void)
 typedef struct worker {
     unsigned long long id;
     char name[64], at[300], state[8];
+    int out_only; /* others cannot call it */
     int reported;
     gw_group_progress progress;
 } worker;
@@ -83,6 +84,16 @@ static gw_status add_worker(table *t, const worker *w)
     return GW_OK;
 }
 
+/* The port of a worker that only calls out is 0. */
+static void take_out_only(worker *w)
+{
+    size_t len = strlen(w->at);
+
+    w->out_only = len > 2 && strcmp(w->at + len - 2, ":0") == 0;
+    if (w->out_only)
+        w->at[len - 2] = '\0';
+}
+
 static void hear(void *arg, const char *line)
 {
     table *t = arg;
@@ -99,6 +110,7 @@ static void hear(void *arg, const char *line)
         &w.id, w.name, w.at, w.state, &p->step, &p->steps, &p->loss, &p->samples,
         &p->bytes_sent);
     w.reported = n == 9;
+    take_out_only(&w);
     if (n != 4 && n != 9)
         t->status = gw_fail(GW_ERR_DATA, "the meeting says '%.60s'", line);
     else
@@ -125,7 +137,8 @@ static void write_real(char *to, size_t cap, const char *format, double value)
 static void print_worker(const worker *w)
 {
     const gw_group_progress *p = &w->progress;
-    char name[96], step[48] = "-", loss[32] = "-", speed[32] = "-", sent[32] = "-";
+    char name[96], at[320], step[48] = "-", loss[32] = "-", speed[32] = "-",
+                            sent[32] = "-";
 
     snprintf(name, sizeof name, "%llu %s", w->id, w->name);
     if (w->reported) {
@@ -135,21 +148,44 @@ static void print_worker(const worker *w)
         write_real(speed, sizeof speed, "%.0f", p->samples);
         gwc_bytes((double)p->bytes_sent, sent);
     }
-    gwc_print_cells(
-        stdout, columns, COUNT(columns),
-        (const char *const[]){name, w->state, step, loss, speed, sent, w->at});
+    snprintf(at, sizeof at, w->out_only ? "%s, only calls out" : "%s", w->at);
+    gwc_print_cells(stdout, columns, COUNT(columns),
+                    (const char *const[]){name, w->state, step, loss, speed, sent, at});
+}
+
+/* Says through whom those talk that only call out; one alone needs nobody. */
+static void print_hub(const table *t)
+{
+    const worker *hub = NULL;
+    int count = 0;
+
+    for (size_t i = 0; i < t->count; i++) {
+        const worker *w = &t->workers[i];
+        count += w->out_only && strcmp(w->state, "runs") == 0;
+        if (strcmp(w->state, "hub") == 0)
+            hub = w;
+    }
+    if (count > 1 && hub != NULL)
+        printf("%d workers only call out and talk to each other through %llu %s\n",
+               count, hub->id, hub->name);
+    else if (count > 1)
+        printf("%d workers only call out and talk to each other through the meeting\n",
+               count);
 }
 
 static void print_table(const table *t)
 {
     printf("view %llu: %d running, %d waiting", t->view, t->running, t->waiting);
-    if (t->max > 0)
+    if (t->max > t->min)
         printf("; %d to %d workers", t->min, t->max);
+    else if (t->max > 0)
+        printf("; of %d worker%s", t->max, t->max == 1 ? "" : "s");
     putchar('\n');
     if (t->count > 0)
         gwc_print_cells(stdout, columns, COUNT(columns), NULL);
     for (size_t i = 0; i < t->count; i++)
         print_worker(&t->workers[i]);
+    print_hub(t);
 }
 
 static void add_progress(gwt_json *json, const gw_group_progress *p)
@@ -179,6 +215,7 @@ static void print_json(const table *t)
         gwt_json_text(&json, "name", w->name);
         gwt_json_text(&json, "address", w->at);
         gwt_json_text(&json, "state", w->state);
+        gwt_json_bool(&json, "out_only", w->out_only);
         if (w->reported)
             add_progress(&json, &w->progress);
         gwt_json_close(&json, '}');

@@ -86,7 +86,7 @@ static const gwc_flag flags[] = {
 };
 
 /* What "all" has besides an example of every recipe. */
-#define CHOSEN "dense+bf16 topk:0.01 gtopk:0.01 local:16+gtopk:0.01"
+#define CHOSEN "dense+bf16 topk:0.01 gtopk:0.01 qsgd:4,code=entropy local:16+gtopk:0.01"
 
 static void print_help(void)
 {

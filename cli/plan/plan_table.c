@@ -14,8 +14,6 @@
 
 enum { TEXT_WIDTH = 78, LEGEND_WIDTH = 88 };
 
-#define COUNT(list) (sizeof(list) / sizeof(list)[0])
-
 static double wire_of(const gwc_plan *plan, const gwc_plan_row *row)
 {
     double rest = row->result.step[0] - plan->job.compute - row->result.encode -
@@ -33,10 +31,10 @@ static void print_heading(const gwc_plan *plan, FILE *to)
 
     if (plan->momentum > 0.0)
         snprintf(momentum, sizeof momentum, " with momentum %g", plan->momentum);
-    gwc_printf(to, 2, "%s%s%zu parameters, %d workers on %s%s%s%s, %s, %s%s\n",
+    gwc_printf(to, 2, "%s%s%zu parameters, %d worker%s on %s%s%s%s, %s, %s%s\n",
                plan->model != NULL ? plan->model : "", plan->model != NULL ? ", " : "",
-               plan->job.params, plan->job.workers, plan->link,
-               plan->measured_with != NULL ? " (measured with " : "",
+               plan->job.params, plan->job.workers, plan->job.workers == 1 ? "" : "s",
+               plan->link, plan->measured_with != NULL ? " (measured with " : "",
                plan->measured_with != NULL ? plan->measured_with : "",
                plan->measured_with != NULL ? ")" : "",
                plan->here ? "sharing this machine's processors"
@@ -62,13 +60,16 @@ static void print_lines(const gwc_plan *plan, FILE *to)
     gwc_printf(to, 10, "PyTorch:  %s\n", line);
 }
 
-static const gwc_column table[] = {
+enum { COLUMNS = 10 };
+
+static const gwc_column usual[COLUMNS] = {
     {"  sync", -21, 0}, {"step", 12, 1},        {"encode", 9, 1},   {"wire", 9, 1},
     {"decode", 9, 1},   {"sent", 8, 1},         {"of dense", 8, 1}, {"of one", 7, 1},
     {"points", 7, 1},   {"pays below", -11, 2},
 };
 
-static void print_row(const gwc_plan *plan, const gwc_plan_row *row, FILE *to)
+static void print_row(const gwc_plan *plan, const gwc_plan_row *row,
+                      const gwc_column table[COLUMNS], FILE *to)
 {
     char bytes[16], rate[32], one[16] = "-", points[16] = "-", name[300];
     char step[32], encode[32], wire[32], decode[32], speedup[32];
@@ -83,7 +84,7 @@ static void print_row(const gwc_plan *plan, const gwc_plan_row *row, FILE *to)
     snprintf(wire, sizeof wire, "%.3f", 1e3 * wire_of(plan, row));
     snprintf(decode, sizeof decode, "%.3f", 1e3 * row->result.decode);
     snprintf(speedup, sizeof speedup, "%.2fx", row->speedup);
-    gwc_print_cells(to, table, COUNT(table),
+    gwc_print_cells(to, table, COLUMNS,
                     (const char *const[]){name, step, encode, wire, decode,
                                           gwc_bytes(row->result.bytes, bytes), speedup,
                                           one, points,
@@ -92,10 +93,15 @@ static void print_row(const gwc_plan *plan, const gwc_plan_row *row, FILE *to)
 
 static void print_table(const gwc_plan *plan, FILE *to)
 {
-    putc('\n', to);
-    gwc_print_cells(to, table, COUNT(table), NULL);
+    gwc_column table[COLUMNS];
+
+    memcpy(table, usual, sizeof table);
     for (size_t i = 0; i < plan->rows; i++)
-        print_row(plan, &plan->row[i], to);
+        gwc_widen(&table[0], 2 + (int)strlen(plan->row[i].sync));
+    putc('\n', to);
+    gwc_print_cells(to, table, COLUMNS, NULL);
+    for (size_t i = 0; i < plan->rows; i++)
+        print_row(plan, &plan->row[i], table, to);
     putc('\n', to);
     gwc_print_paragraph(
         to,

@@ -23,7 +23,8 @@ typedef struct gwc_sim {
     double batch;   /* samples per worker and step, 0: not known */
     double tick;    /* seconds; 0: as the number of workers needs */
     const char *gradients;
-    int fold; /* enum gwc_fold */
+    int fold;    /* enum gwc_fold */
+    int longest; /* characters of the longest spec, for the table */
 } gwc_sim;
 
 enum gwc_fold { GWC_FOLD_AUTO, GWC_FOLD_ON, GWC_FOLD_OFF };

@@ -245,6 +245,9 @@ static gw_status run_all(settings *set, const char *syncs_text)
     set->sim.tick = set->tick_us / 1e6;
     if (set->codec == 1)
         set->sim.rounds = 0;
+    for (size_t i = 0; i < syncs; i++)
+        if (set->sim.longest < (int)strlen(sync[i]))
+            set->sim.longest = (int)strlen(sync[i]);
     gwc_catch_stop();
     if (!set->json)
         gwc_simulate_header(&set->sim);

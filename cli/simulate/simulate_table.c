@@ -9,8 +9,7 @@
 
 #include <math.h>
 #include <stdio.h>
-
-#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+#include <string.h>
 
 /* Samples or steps of all workers together per second. */
 static double throughput(const gwc_sim *sim, const gwc_point *p)
@@ -26,23 +25,32 @@ static double efficiency(const gwc_point *p)
     return p->compute > 0 ? p->compute / p->step : (double)NAN;
 }
 
-static const gwc_column table[] = {
+enum { COLUMNS = 12, SPEED = 8 };
+
+static const gwc_column usual[COLUMNS] = {
     {"sync", -24, 0},  {"workers", 7, 1}, {"step", 9, 1},      {"compute", 9, 1},
     {"encode", 9, 1},  {"wire", 9, 1},    {"decode", 9, 1},    {"bytes/step", 10, 1},
     {"steps/s", 9, 1}, {"eff.", 6, 1},    {"predicted", 9, 1}, {"", -6, 2},
 };
 
-enum { SPEED = 8 };
+static void print_cells(const gwc_sim *sim, const char *const *cells)
+{
+    gwc_column table[COLUMNS];
+
+    memcpy(table, usual, sizeof table);
+    gwc_widen(&table[0], sim->longest);
+    gwc_print_cells(stdout, table, COLUMNS, cells);
+}
 
 void gwc_simulate_header(const gwc_sim *sim)
 {
-    const char *titles[COUNT(table)];
+    const char *titles[COLUMNS];
 
-    for (size_t i = 0; i < COUNT(table); i++)
-        titles[i] = table[i].title;
+    for (size_t i = 0; i < COLUMNS; i++)
+        titles[i] = usual[i].title;
     if (sim->batch > 0)
         titles[SPEED] = "samples/s";
-    gwc_print_cells(stdout, table, COUNT(table), titles);
+    print_cells(sim, titles);
 }
 
 /* "12.3 ms" in nine characters. */
@@ -80,7 +88,7 @@ void gwc_simulate_row(const gwc_sim *sim, const gwc_point *p)
         time_text(p->predicted, t[5]),
         p->folded ? "folded" : "",
     };
-    gwc_print_cells(stdout, table, COUNT(table), cells);
+    print_cells(sim, cells);
     fflush(stdout);
 }
 

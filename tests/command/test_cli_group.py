@@ -74,7 +74,7 @@ waiting = joined(where, 2, "--out", "later")
 while waiting.stderr.readline().strip() != "note: waiting for 1 more worker; 1 of 2 there":
     pass
 table = succeed("status", where, "--key-file", "job.key").stdout
-check("0 running, 1 waiting; 2 to 2 workers" in table, f"status says {table!r}")
+check("0 running, 1 waiting; of 2 workers" in table, f"status says {table!r}")
 status = json.loads(succeed("status", where, "--key-file", "job.key", "--json").stdout)
 check(status["waiting"] == 1 and status["workers"][0]["state"] == "waits", f"status says {status}")
 
@@ -83,7 +83,7 @@ check(status["waiting"] == 1 and status["workers"][0]["state"] == "waits", f"sta
 expect_error(1, ["same job and key"], "train", *SMALL, "--join", where, "--workers", 2,
              env={**os.environ, "GRADWIRE_KEY": "0123456789abcdef0123456789abcdef"})
 expect_error(1, ["same job and key"], "status", where, "--key-file", "job.key", "--job", "other")
-expect_error(1, ["this job has 2 to 2 workers"], "train", *SMALL, "--join", where, "--key-file", "job.key",
+expect_error(1, ["this job has 2 workers"], "train", *SMALL, "--join", where, "--key-file", "job.key",
              "--workers", 3)
 expect_error(2, ["--join", "--workers"], "train", *SMALL, "--join", where, "--key-file", "job.key")
 expect_error(2, ["--spawn"], "train", *SMALL, "--join", where, "--key-file", "job.key", "--workers", 2, "--spawn",
@@ -106,6 +106,11 @@ table = succeed("status", where, "--key-file", "job.key").stdout
 while not re.search(r" runs +\d+/\d+ +\S+ +\d+ +\S+ k?M?B ", table):
     check(re.search(r"^worker +state +step +loss +samples/s +sent +address$", table, re.M), f"status says {table!r}")
     table = succeed("status", where, "--key-file", "job.key").stdout
+third = joined(where, 2, "--out", "third")
+full = "note: the job has all of its 2 workers; this one waits until one is gone\n"
+check(any(line == full for line in iter(third.stderr.readline, "")), "a worker too many is not told so")
+third.send_signal(signal.SIGINT)
+end(third)
 status = json.loads(succeed("status", where, "--key-file", "job.key", "--json").stdout)
 first = min(status["workers"], key=lambda w: w["id"])
 check(first["step"] > 0 and first["loss"] >= 0 and first["samples_per_second"] > 0 and first["bytes_sent"] > 0,

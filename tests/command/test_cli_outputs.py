@@ -132,6 +132,19 @@ def compare_into_full_device(folder):
           "compare: the device or the link was replaced")
 
 
+def standard_output_is_full(folder):
+    """Also where a command flushes on its way, or prints more than a buffer holds."""
+    device = full_device(folder)
+    if device is None:
+        return
+    for args in (["compare", "--sync", "dense", "--out", folder, *SMALL[1:-1]],
+                 ["help", "--completion", "bash"]):
+        with open(device, "wb") as full:
+            r = subprocess.run([GRADWIRE, *args], stdout=full, stderr=subprocess.PIPE, timeout=120)
+        check(r.returncode == 1 and b"gradwire: cannot write to standard output" in r.stderr,
+              f"{args[:2]}: exit {r.returncode}, {r.stderr!r}")
+
+
 def two_at_once(folder):
     """Two exports to one name, many times: what is there is always one of the two, whole."""
     succeed(*SMALL, "--seed", "2", "--out", f"{folder}/other", "--checkpoint-every", "2")
@@ -229,6 +242,8 @@ with tempfile.TemporaryDirectory() as folder:
             into_full_device(name, args, devices)
     with tempfile.TemporaryDirectory() as devices:
         compare_into_full_device(devices)
+    with tempfile.TemporaryDirectory() as devices:
+        standard_output_is_full(devices)
     two_at_once(folder)
     found_before(folder)
     closed_streams(folder)

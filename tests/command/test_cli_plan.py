@@ -85,13 +85,16 @@ def outer_steps():
     slow = whole(*job, "--compute", "5s", *both)["advice"]
     check(slow["outer"]["sync"] == "diloco:20" and slow["outer"]["period"] == 20, f"{slow['outer']}")
     check(near(slow["outer"]["exchange_s"], 9.6, 0.05) and slow["outer"]["part_of_time"] <= 0.1, f"{slow['outer']}")
-    for words in ("diloco:20 suits this link", "lr=0.7,momentum=0.9", "This assumes", "docs/results-outer.md"):
+    for words in ("diloco:20 suits this link", "lr=0.7,momentum=0.9", "This assumes", "docs/results-outer.md",
+                  "not trained yet, diloco:20,momentum=0.6,start=N"):
         check(words in slow["text"], f"no '{words}' in {slow['text']}")
     fast = whole(*job, "--compute", "100ms", *both)["advice"]["outer"]
     check(fast["sync"] == f"sparseloco:{fast['period']}" and 5 <= fast["period"] <= 20, f"{fast}")
     check("density=0.015625" in fast["in_full"], f"{fast}")
     own = whole(*job, "--compute", "5s", "--sync", "diloco:every=30,lr=0.4")["advice"]["outer"]
     check(own["sync"] == "diloco:every=20,lr=0.4", f"{own}")
+    check("not trained yet" not in whole(*job, "--compute", "5s", "--sync", "diloco:every=30,lr=0.4")["advice"]["text"],
+          "settings that the user has chosen")
     check(whole(*job, "--compute", "5s", "--sync", "local:8")["advice"]["outer"] is None, "no outer step")
 
 
@@ -197,7 +200,7 @@ def of_the_optimizer():
             (["sgd"], "gtopk:0.01,warmup=64,ladder=64,putback=keep+momentum:0.9", 64),
             (["sgd", "--momentum", "0.5"], "gtopk:0.01,warmup=64,ladder=64,putback=keep+momentum:0.5", 64),
             (["sgd", "--momentum", "0"], "gtopk:0.01", 0),
-            (["adamw"], "update:scale=auto+gtopk:0.01,warmup=64+momentum:0.6,dampening=0.6", 64)]:
+            (["adamw"], "update:scale=auto+gtopk:0.01,warmup=64,ladder=64+momentum:0.6,dampening=0.6", 64)]:
         row = plan(*job, "--optimizer", *optimizer)["gtopk:0.01"]
         check(row["runs_as"] == runs_as, f"{optimizer}: {row['runs_as']}")
         check(row["first_steps"] == first, f"{optimizer}: {row['first_steps']}")
@@ -303,6 +306,8 @@ def every_recipe():
         told = json.loads(succeed("list", sync["name"], "--json").stdout)
         check((sync["example"] in rows) == (told["period"] > 0), f"{sync['example']}: {list(rows)}")
     check({"dense+bf16", "topk:0.01", "gtopk:0.01"} <= set(rows), f"the usual: {list(rows)}")
+    raw, coded = rows["qsgd:4"], rows["qsgd:4,code=entropy"]
+    check(raw["accuracy"] == coded["accuracy"] is not None, "coded once more: the same models, the same points")
     several = plan("--params", 1000, "--compute", 1, "--link", "1gbit", "--sync", "none all")
     check(set(several) == set(rows) | {"none"}, f"none and all: {list(several)}")
 

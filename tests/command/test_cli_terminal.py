@@ -115,6 +115,10 @@ def figures_fit(tmp):
         wide = shown(on_terminal(200, *args, cwd=tmp))
         heads = [r for r in wide if re.match(r"(  )?(sync|recipes) ", r)]
         check(len(heads) == 1 and all(any(t in r.split() for r in rows) for t in heads[0].split()), f"{args}: {heads}, {rows[:9]}")
+    args = ["plan", "--params", "2k", "--workers", "2", "--compute", "10ms", "--sync", "local:8 diloco:30,fragments=4,delay=5"]
+    piped = subprocess.run([GRADWIRE, *args], cwd=tmp, capture_output=True, text=True).stdout
+    steps = {r.find(" ms ") for r in piped.splitlines() if re.match(r"[ *] (dense|local|diloco)", r)}
+    check(len(steps) == 1, f"a long spec moves its row: {piped}")
     ends = {len(r) for r in rows if r.endswith("x") or r.endswith("of dense")}
     check(len(ends) <= 2, f"figures are not below their titles: {rows}")
 

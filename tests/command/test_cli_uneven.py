@@ -74,7 +74,7 @@ train("local:8", False)
 train("local:8+topk:0.1", True)
 train("diloco:8", True)
 
-expect_error(1, "needs a method with local steps", "train", *JOB, "--join", where, "--key-file", "job.key",
+expect_error(2, "needs a method with local steps", "train", *JOB, "--join", where, "--key-file", "job.key",
              "--workers", "1:2", "--sync", "topk:0.1", "--out", "x", "--advice", "off")
 expect_error(2, "--workers MIN:MAX", "train", *JOB, "--workers", "2", "--sync", "local:8", "--out", "x")
 expect_error(2, "--workers MIN:MAX", "train", *JOB[:-1], "--pace", "1", "--workers", "2", "--out", "x")

@@ -95,6 +95,11 @@ def wrong_usage():
     names_are_suggested()
     expect_error(2, ["line?break"], "train", "--model", "line\nbreak")
     expect_error(2, ["dens"], "train", *SMALL, "--sync", "dens")
+    expect_error(2, ["'sign:code=entropy'"], "train", *SMALL, "--sync", "sign,code=entropy")
+    for flag in (["--streams", "2"], ["--learn-timeout"], ["--out-only"], ["--key-file", "x"], ["--port", "1"],
+                 ["--address", "x"], ["--encrypt", "off"], ["--job", "x"]):
+        expect_error(2, [f"{flag[0]} needs --join"], "train", *SMALL, *flag)
+    expect_error(2, ["--streams needs --join"], "compare", "--sync", "dense", "--streams", "2")
     expect_error(2, ["1parsec"], "train", *SMALL, "--link", "1parsec")
     expect_error(2, ["optimizer", "sdg"], "train", *SMALL, "--optimizer", "sdg")
     expect_error(2, ["--nesterov", "--momentum above 0"], "train", *SMALL, "--momentum", "0", "--nesterov", "on")
@@ -221,13 +226,14 @@ def help_is_there():
     everything_is_explained()
     one_method(listed["syncs"])
     advice()
+    told_in_full()
 
 
 def advice():
     """What goes with the optimizer is taken, and said in one line; --advice off leaves it out."""
     sgd, adam = ["--momentum", "0.9"], ["--optimizer", "adam"]
     moved, update = "topk:0.1,warmup=64,ladder=64+momentum:0.9", \
-        "update:scale=auto+topk:0.1,warmup=64+momentum:0.6,dampening=0.6"
+        "update:scale=auto+topk:0.1,warmup=64,ladder=64+momentum:0.6,dampening=0.6"
     for flags, sync, used, warning in [
             (sgd, "topk:0.1", moved, None),
             ([*sgd, "--nesterov", "on"], "topk:0.1", moved + ",nesterov=on", None), (adam, "topk:0.1", update, None),
@@ -249,6 +255,18 @@ def advice():
         check(json.loads(r.stdout)["sync_advised"] == used, f"{what}: not {used}")
         check(len(notes) == (used is not None) and all(f"{sync} runs as {used}: " in n for n in notes), what)
         check(len(warnings) == (warning is not None) and all(warning in w for w in warnings), what)
+
+
+def told_in_full():
+    """All settings of the method that runs stand before the first step, unless the user has said them."""
+    for sync, lines in [("diloco:3", ["sync: diloco:every=3,lr=0.7,momentum=0.9,nesterov=on,start=0,average=none"]),
+                        ("sparseloco:3", ["sync: sparseloco:every=3,density=0.015625,tile=4096,decay=0.95,combine=senders,"
+                                          "centre=best,residual=on,lr=1,momentum=0,nesterov=on,start=0"]),
+                        ("dense", [])]:
+        with tempfile.TemporaryDirectory() as directory:
+            r = run("train", *SMALL, "--steps", "2", "--workers", "2", "--sync", sync, "--out", directory + "/run")
+        before = r.stderr.decode().partition("step ")[0].splitlines()
+        check([x for x in before if x.startswith("sync: ")] == lines, f"{sync}: {r.stderr!r}")
 
 
 def one_method(syncs):
