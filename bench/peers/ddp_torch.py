@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One host of bench/peers/ddp: ROUNDS SPEC RESULT. Started by it on every host."""
+"""One host of bench/peers/ddp: ROUNDS SPECS RESULT. Started by it on every host."""
 import json
 import os
 import sys
@@ -119,20 +119,29 @@ class Way:
         self.optimizer.step()
 
 
-def ways(spec):
-    # One bucket is the better choice for whoever selects from it.
-    one = dict(bucket_cap_mb=1000, gradient_as_bucket_view=True)
-    ours, through = [Way(DistributedDataParallel(network(), **one)) for _ in range(2)]
-    handle = gradwire.attach(ours.model, spec, ours.optimizer, momentum="off")
-    gradwire.attach(through.model, spec, through.optimizer, momentum="off", transport="group")
+# One bucket is the better choice for whoever selects from it.
+ONE = dict(bucket_cap_mb=1000, gradient_as_bucket_view=True)
+
+
+def attached(spec, **options):
+    way = Way(DistributedDataParallel(network(), **ONE))
+    return way, gradwire.attach(way.model, spec, way.optimizer, momentum="off", **options)
+
+
+def ways(specs):
+    """All of them, and the handle of the first spec."""
+    spec, *more = specs
+    ours, handle = attached(spec)
+    through, _ = attached(spec, transport="group")
     return {"no exchange": Way(network()),
-            "hook that does nothing": with_hook(None, no_hook, **one),
-            "hook that only waits": with_hook(handle._sync.comm, waiting_hook, **one),
+            "hook that does nothing": with_hook(None, no_hook, **ONE),
+            "hook that only waits": with_hook(handle._sync.comm, waiting_hook, **ONE),
             "plain DDP": Way(DistributedDataParallel(network())),
             "fp16 hook": with_hook(None, default_hooks.fp16_compress_hook),
             **powersgd(),
-            f"top-k hook in PyTorch, {DENSITY:g}": with_hook(TopK(), topk_hook, **one),
+            f"top-k hook in PyTorch, {DENSITY:g}": with_hook(TopK(), topk_hook, **ONE),
             f"gradwire {spec}": ours,
+            **{f"gradwire {other}": attached(other)[0] for other in more},
             f"gradwire {spec} by the group": through}, handle
 
 
@@ -148,13 +157,13 @@ def turn(way, x, y):
 
 
 def main():
-    rounds, spec, result = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    rounds, specs, result = int(sys.argv[1]), sys.argv[2].split(), sys.argv[3]
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     g = torch.Generator().manual_seed(rank)
     x, y = torch.randn(BATCH, 784, generator=g), torch.randint(10, (BATCH,), generator=g)
-    everything, handle = ways(spec)
+    everything, handle = ways(specs)
     # The first turn lets DDP lay out its buckets, and says how many steps a turn has.
     for way in everything.values():
         turn(way, x, y)

@@ -29,10 +29,6 @@ parser.add_argument("--data-dir", help="where the IDX files are")
 parser.add_argument("--limit", type=int, help="use so many training images")
 args = parser.parse_args()
 
-asked_to_leave = []
-for number in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, lambda *_: asked_to_leave.append(True))
-
 torch.manual_seed(1)
 images, labels = load("train", args.data_dir, args.limit)
 model = network()
@@ -40,23 +36,37 @@ optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
 schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.steps)
 group = gradwire.join(args.meeting, key_file=args.key_file, workers=tuple(args.workers),
                       tell=lambda line: print(line, flush=True))
+asked_to_leave = []
+
+
+def leave_soon(*_):
+    asked_to_leave.append(True)
+    group.leaving()  # ends a wait for others that are too few
+
+
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, leave_soon)
 handle = gradwire.attach(model, args.sync, optimizer, group=group, shared=[schedule])
 
-while handle.step < args.steps and not asked_to_leave:
-    # Batches follow the step and the rank, which change when workers come and go.
-    draw = torch.Generator().manual_seed(handle.step * 1024 + handle.rank)
-    batch = torch.randint(len(images), (args.batch,), generator=draw)
-    optimizer.zero_grad()
-    loss = cross_entropy(model(images[batch]), labels[batch])
-    loss.backward()
-    optimizer.step()
-    schedule.step()
-    if handle.step % 100 == 0 and handle.rank == 0:
-        print(f"step {handle.step}: loss {loss.item():.3f}, {handle.workers} workers", flush=True)
+try:
+    while handle.step < args.steps and not asked_to_leave:
+        # Batches follow the step and the rank, which change when workers come and go.
+        draw = torch.Generator().manual_seed(handle.step * 1024 + handle.rank)
+        batch = torch.randint(len(images), (args.batch,), generator=draw)
+        optimizer.zero_grad()
+        loss = cross_entropy(model(images[batch]), labels[batch])
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        if handle.step % 100 == 0 and handle.rank == 0:
+            print(f"step {handle.step}: loss {loss.item():.3f}, {handle.workers} workers", flush=True)
+except gradwire.GradwireError:
+    if not asked_to_leave:
+        raise
 
 if asked_to_leave:
     handle.leave()
-    print("this worker has left the job, which goes on")
+    print("this worker has left the job")
 else:
     handle.finish()
     if handle.rank == 0:

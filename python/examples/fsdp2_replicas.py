@@ -16,7 +16,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 import gradwire
 
-from images import accuracy, load, network, shard
+from images import accuracy, load, network, resume, save, shard
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--epochs", type=int, default=3)
@@ -25,6 +25,7 @@ parser.add_argument("--lr", type=float, default=0.1)
 parser.add_argument("--sync", default="gtopk:0.01", help="the spec between replicas")
 parser.add_argument("--data-dir", help="where the IDX files are")
 parser.add_argument("--limit", type=int, help="use so many training images")
+parser.add_argument("--checkpoints", help="save one after each epoch there, and resume")
 args = parser.parse_args()
 
 torch.manual_seed(1)
@@ -38,7 +39,8 @@ for layer in (model[0], model[3], model[7], model):
 optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
 handle = gradwire.attach(model, args.sync, optimizer, mesh=mesh["replicate"])
 
-for epoch in range(args.epochs):
+parts = dict(model=model, optimizer=optimizer, gradwire=handle)
+for epoch in range(resume(args.checkpoints, rank, **parts), args.epochs):
     for batch in shard(len(images), rank, workers, args.batch, seed=epoch):
         optimizer.zero_grad()
         loss = cross_entropy(model(images[batch]), labels[batch])
@@ -46,6 +48,7 @@ for epoch in range(args.epochs):
         optimizer.step()
     if rank == 0:
         print(f"epoch {epoch + 1}: loss {loss.item():.3f}", flush=True)
+    save(args.checkpoints, rank, epoch + 1, **parts)
 
 handle.finish()
 reached = accuracy(model, args.data_dir)  # all workers have a part of the model

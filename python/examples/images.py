@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the examples share: the data, the network, and how good it is.
+"""What the examples share: the data, the network, how good it is, and checkpoints.
 
 Data are the IDX files of MNIST or Fashion-MNIST, gzipped or not, in --data-dir or
 where Debian's dataset-fashion-mnist puts them.
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import nn
 
 DEBIAN = "/usr/share/datasets/fashion-mnist"
@@ -39,8 +40,14 @@ def load(part, directory=None, limit=None):
     return (x - 0.286) / 0.353, torch.from_numpy(labels.astype(np.int64))
 
 
+class Network(nn.Sequential):
+    def forward(self, x):
+        """Its own, since torch.compile() leaves those of torch.nn alone inside DDP."""
+        return super().forward(x)
+
+
 def network():
-    return nn.Sequential(
+    return Network(
         nn.Conv2d(1, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(16, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(32 * 7 * 7, 128), nn.ReLU(), nn.Linear(128, 10))
@@ -51,6 +58,44 @@ def shard(n, rank, workers, batch, seed):
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
     for begin in range(0, n - workers * batch + 1, workers * batch):
         yield order[begin + rank * batch:begin + (rank + 1) * batch]
+
+
+def _saved(directory, epoch, rank):
+    return Path(directory) / f"epoch{epoch}" / f"worker{rank}.pt"
+
+
+def save(directory, rank, epoch, **parts):
+    """Saves what this worker has after so many epochs, if there is a directory for it."""
+    if directory:
+        path = _saved(directory, epoch, rank)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        half = path.with_suffix(".half")  # no file of that name is left half written
+        torch.save({name: part.state_dict() for name, part in parts.items()}, half)
+        half.replace(path)
+
+
+def resume(directory, rank, comm=None, **parts):
+    """Loads what this worker saved after the last epoch that all have saved, and returns
+    after how many epochs that was. One that was stopped may have saved less than others.
+    They agree through comm, or torch.distributed."""
+    epoch = 0
+    while directory and _saved(directory, epoch + 1, rank).exists():
+        epoch += 1
+    if directory:
+        epoch = _least(epoch, comm)
+    if epoch:
+        saved = torch.load(_saved(directory, epoch, rank), weights_only=True)
+        for name, part in parts.items():
+            part.load_state_dict(saved[name])
+    return epoch
+
+
+def _least(number, comm):
+    if comm is not None:
+        return min(map(int, comm.allgather(b"%d" % number)))
+    least = torch.tensor(number)
+    dist.all_reduce(least, dist.ReduceOp.MIN)
+    return int(least)
 
 
 @torch.no_grad()

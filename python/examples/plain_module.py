@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 import gradwire
 
-from images import accuracy, load, network, shard
+from images import accuracy, load, network, resume, save, shard
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--epochs", type=int, default=3)
@@ -28,6 +28,7 @@ parser.add_argument("--sync", default="gtopk:0.01", help="the spec")
 parser.add_argument("--meet", help="host:port of worker 0, in place of torch.distributed")
 parser.add_argument("--data-dir", help="where the IDX files are")
 parser.add_argument("--limit", type=int, help="use so many training images")
+parser.add_argument("--checkpoints", help="save one after each epoch there, and resume")
 args = parser.parse_args()
 
 torch.manual_seed(1)
@@ -42,7 +43,8 @@ model = network()
 optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
 handle = gradwire.attach(model, args.sync, optimizer, comm=comm)
 
-for epoch in range(args.epochs):
+parts = dict(model=model, optimizer=optimizer, gradwire=handle)
+for epoch in range(resume(args.checkpoints, rank, comm, **parts), args.epochs):
     batches = shard(len(images), rank, workers, args.batch, seed=epoch)
     for i, batch in enumerate(batches, 1):
         loss = cross_entropy(model(images[batch]), labels[batch])
@@ -55,6 +57,7 @@ for epoch in range(args.epochs):
         optimizer.zero_grad()
     if rank == 0:
         print(f"epoch {epoch + 1}: loss {loss.item():.3f}", flush=True)
+    save(args.checkpoints, rank, epoch + 1, **parts)
 
 handle.finish()
 if rank == 0:

@@ -55,7 +55,8 @@ class Transport(Structure):
         ("close", CFUNCTYPE(None, c_void_p)),
         ("allreduce", CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)),
         ("finish", CFUNCTYPE(c_int, c_void_p, POINTER(Request), POINTER(c_size_t))),
-        ("busy", CFUNCTYPE(None, c_void_p, c_double)), ("one_thread", c_int)]
+        ("busy", CFUNCTYPE(None, c_void_p, c_double)), ("one_thread", c_int),
+        ("pause", CFUNCTYPE(c_int, c_void_p, c_int))]
 
 
 class CommOptions(Structure):
@@ -184,6 +185,7 @@ FUNCTIONS: Dict[str, Tuple] = {
     "gw_comm_free": (None, c_void_p),
     "gw_comm_fail": (c_int, c_void_p, c_int),
     "gw_comm_interrupt": (None, c_void_p),
+    "gw_comm_pause": (None, c_void_p),
     "gw_comm_rank": (c_int, c_void_p),
     "gw_comm_workers": (c_int, c_void_p),
     "gw_comm_transport": (c_char_p, c_void_p),

@@ -160,6 +160,11 @@ class Comm:
         it."""
         lib.gw_comm_interrupt(self.pointer)
 
+    def pause(self) -> None:
+        """Tells the others that this worker sends nothing for longer than a round takes,
+        because it evaluates or writes a file: where they learn their time limit, they wait."""
+        self.run(lambda: lib.gw_comm_pause(self.pointer))
+
     def fail(self, reason: str) -> None:
         """Breaks the comm, unless it is already broken, and tells the others why. Nobody
         else may use the comm at the same time."""

@@ -78,7 +78,7 @@ class Worker:
     """A process, and the lines that it has written."""
 
     def __init__(self, *arguments):
-        self.process = subprocess.Popen([sys.executable, "-c", WORKER, *arguments],
+        self.process = subprocess.Popen([sys.executable, "-c", WORKER, *arguments], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.lines, self.step = [], 0
         self.there = threading.Condition()
@@ -146,6 +146,63 @@ def churn(where, spec, kind):
     check(float(ends[0][4]) < 5, f"'{spec}': the loss is {ends[0][4]}")
 
 
+LEAVER = """
+import os, signal, sys
+import torch
+import gradwire
+where, minimum, what = sys.argv[1:]
+asked = []
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+group = gradwire.join(where, key="a key for this very test", workers=(int(minimum), 3), address="127.0.0.1",
+                      tell=lambda line: print(line, flush=True))
+signal.signal(signal.SIGTERM, lambda *_: (asked.append(1), group.leaving()))
+handle = gradwire.attach(model, "topk:0.1", optimizer, group=group)
+try:
+    while not asked:
+        optimizer.zero_grad()
+        model(torch.randn(4, 8)).square().mean().backward()
+        optimizer.step()
+        print("step", handle.step, flush=True)
+        if what == "input":
+            sys.stdin.readline()
+            break
+except gradwire.GradwireError:
+    if not asked:
+        raise
+handle.leave()
+print("left", flush=True)
+"""
+
+
+def leavers(where):
+    """Those who leave one after another, or together, or while others are too few, all end."""
+    global WORKER
+    before, WORKER = WORKER, LEAVER
+    crew = [Worker(where, "2", "input") for _ in range(2)]
+    for w in crew:
+        w.await_step(1)
+    for w in crew:  # the second one finds nobody
+        w.process.stdin.write("leave\n")
+        w.process.stdin.flush()
+        if w is crew[0]:
+            w.process.stdin.close()
+    for w in crew:
+        check(w.end() == ["left"], f"one of two that leave says {w.lines[-1]}")
+    check(sum("is lost" in " ".join(line) for w in crew for line in w.lines) >= 1, "somebody hands over to nobody")
+    crew = [Worker(where, "2", "steps") for _ in range(2)]
+    for w in crew:
+        w.await_step(1)
+    crew[0].process.kill()
+    crew[0].process.wait()
+    end = time.monotonic() + 100
+    while ["waiting", "for", "1", "more"] not in [line[:4] for line in crew[1].lines[3:]] and time.monotonic() < end:
+        time.sleep(0.05)
+    crew[1].process.send_signal(signal.SIGTERM)  # in the middle of a step
+    check(crew[1].end() == ["left"], f"one that waits for others says {crew[1].lines[-1]}")
+    WORKER = before
+
+
 def example(where):
     """The script of python/examples, by two workers."""
     torch_example.make_images(os.getcwd())
@@ -163,7 +220,7 @@ os.chdir(there.name)
 with open("job.key", "w") as f:
     f.write("a key for this very test\n")
 os.chmod("job.key", 0o600)
-for train, *what in [(churn, *job) for job in SPECS] + [(example,)]:
+for train, *what in [(churn, *job) for job in SPECS] + [(leavers,), (example,)]:
     meeting = subprocess.Popen([GRADWIRE, "meet", "--listen", "127.0.0.1:0", "--key-file", "job.key"],
                                stdout=subprocess.PIPE, text=True)
     port = re.search(r"port (\d+)", meeting.stdout.readline()).group(1)

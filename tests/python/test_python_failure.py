@@ -62,6 +62,9 @@ def wrong_use(rank, workers):
            lambda: attach(model, "local:4", 5))
     sparse = DistributedDataParallel(nn.Embedding(5, 4, sparse=True))
     raises(ValueError, "sparse gradients", lambda: attach(sparse, "dense"))
+    twice = DistributedDataParallel(nn.Sequential(ddp(), nn.Linear(5, 5)))
+    raises(ValueError, "'module.0' is in DistributedDataParallel",
+           lambda: attach(twice, "dense"))
     mixed = ddp()
     mixed.module[0].weight = nn.Parameter(torch.empty(20, 10, device="meta"))
     raises(ValueError, "on cpu and meta", lambda: attach(mixed, "dense"))

@@ -22,9 +22,12 @@ if "no OpenSSL" in run("meet").stderr:
 WORKER = """
 import sys
 import gradwire
-group = gradwire.join(sys.argv[1], key_file="job.key", workers=2, name=sys.argv[2], address="127.0.0.1")
+where = {"out_only": True} if "out" in sys.argv[2] else {"address": "127.0.0.1"}
+group = gradwire.join(sys.argv[1], key_file="job.key", workers=2, name=sys.argv[2], streams=2,
+                      learn_timeout=True, **where)
 comm = group.comm
 rank = comm.rank
+comm.pause()
 heard = comm.allgather(b"%d" % comm.rank)
 assert heard == [b"0", b"1"] and comm.workers == 2 and group.view >= 1 and not group.due, heard
 try:
@@ -76,7 +79,7 @@ check(len({s[1] for s in said}) == 1, f"models differ: {said}")
 status = json.loads(succeed("status", where, "--key-file", "job.key", "--json").stdout)
 check({w["name"] for w in status["workers"]} == {"alpha", "beta"}, f"status says {status}")
 
-expect(gradwire.MismatchError, "this job has 2 to 2 workers", meeting=where, key=KEY, workers=3)
+expect(gradwire.MismatchError, "this job has 2 workers", meeting=where, key=KEY, workers=3)
 expect(gradwire.PeerError, "same job and key", meeting=where, key="another key of a test", workers=2)
 expect(gradwire.PeerError, "nobody answers", meeting="tcp://127.0.0.1:1", key=KEY, workers=2)
 expect(ValueError, "tcp://HOST:PORT", meeting="udp://x:1", key=KEY)
@@ -86,6 +89,17 @@ expect(ValueError, "only one of", meeting=where, key=KEY, key_file="job.key")
 for w in workers:
     w.communicate("\n", timeout=100)
     check(w.returncode == 0, f"a worker ends with {w.returncode}")
+
+# Two that can only call out get the same model, through the meeting.
+behind = [subprocess.Popen([sys.executable, "-c", WORKER, where, name], stdin=subprocess.PIPE,
+                           stdout=subprocess.PIPE, text=True) for name in ("out-1", "out-2")]
+same = sorted(w.stdout.readline().split() for w in behind)
+check(same == said, f"two that only call out say {same}, and others {said}")
+status = json.loads(succeed("status", where, "--key-file", "job.key", "--json").stdout)
+check([w["out_only"] for w in status["workers"]] == [True, True], f"status says {status}")
+for w in behind:
+    w.communicate("\n", timeout=100)
+    check(w.returncode == 0, f"a worker that only calls out ends with {w.returncode}")
 
 # Those who wait can be told, and leave.
 lines = []

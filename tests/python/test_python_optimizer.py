@@ -384,9 +384,9 @@ def advises(rank, workers):
     assert advice.spec == "topk:0.01,warmup=64,ladder=64+momentum:0.9", advice
     advice = gradwire.advise("topk:0.01", torch.optim.Adam(net.parameters()), 4)
     assert not advice.takes_momentum and advice.spec == (
-        "update:scale=auto+topk:0.01,warmup=64+momentum:0.6,dampening=0.6"), advice
+        "update:scale=auto+topk:0.01,warmup=64,ladder=64+momentum:0.6,dampening=0.6"), advice
     advice = gradwire.advise("topk:0.01", torch.optim.RMSprop(net.parameters()), 4)
-    assert advice.spec == "update:scale=auto+topk:0.01,warmup=64", advice
+    assert advice.spec == "update:scale=auto+topk:0.01,warmup=64,ladder=64", advice
 
 
 CASES = [equals_sgd, equals_sgd_with_closure, follows_schedules, attaches_in_the_middle,

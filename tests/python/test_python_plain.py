@@ -284,6 +284,11 @@ def refuses(rank, workers):
         nn.Embedding(5, 5, sparse=True), "dense"))
     torch_crew.raises(ValueError, "no parameters", lambda: gradwire.attach(
         nn.ReLU(), "dense"))
+    half = nn.Sequential(nn.parallel.DistributedDataParallel(new_net()), nn.Linear(3, 3))
+    torch_crew.raises(ValueError, "'0' is in DistributedDataParallel",
+                      lambda: gradwire.attach(half, "dense"))
+    torch_crew.raises(ValueError, "'0': nn.DataParallel keeps", lambda: gradwire.attach(
+        nn.Sequential(nn.DataParallel(new_net())), "dense"))
     handle = gradwire.attach(net, "dense", sgd(net))
     torch_crew.raises(RuntimeError, "already attached",
                       lambda: gradwire.attach(net, "dense", sgd(net)))

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 import gradwire
 
 STEPS, BATCH, EVERY, DELAY, MIX, OUTER_RATE, MOMENTUM = 13, 6, 6, 2, 0.25, 0.7, 0.9
-SPEC = f"diloco:{EVERY},fragments=2,delay={DELAY},mix={MIX}"
+SPEC = f"diloco:{EVERY},fragments=2,delay={DELAY},mix={MIX},cut=tensors"
 
 
 def new_net(seed=1):
@@ -125,7 +125,7 @@ def refuses(rank, workers):
     model = nn.Linear(3, 3)
     optimizer = adamw(model)
     torch_crew.raises(Exception, "the model has only 2",
-                      lambda: gradwire.attach(model, "diloco:6,fragments=3", optimizer))
+                      lambda: gradwire.attach(model, "diloco:6,fragments=3,cut=tensors", optimizer))
 
 
 if __name__ == "__main__":

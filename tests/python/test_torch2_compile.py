@@ -3,6 +3,8 @@
 """attach() on compiled models, with DDP inside and outside and without it, gives what
 the same models give without torch.compile(), and resumes as if it had not stopped."""
 import copy
+import os
+import sys
 
 import torch_crew
 
@@ -11,6 +13,7 @@ torch_crew.skip_before("2.1")
 import torch
 import torch._dynamo
 from torch import nn
+from torch._dynamo.backends.registry import lookup_backend
 from torch.nn.parallel import DistributedDataParallel
 
 import gradwire
@@ -18,14 +21,27 @@ import gradwire
 STEPS = 5
 
 
+class Net(nn.Sequential):
+    def forward(self, x):
+        """Its own, since torch.compile() leaves those of torch.nn alone inside DDP."""
+        return super().forward(x)
+
+
 def net():
     torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(20, 620), nn.Tanh(), nn.Linear(620, 620), nn.Tanh(),
-                         nn.Linear(620, 5))
+    return Net(nn.Linear(20, 620), nn.Tanh(), nn.Linear(620, 620), nn.Tanh(), nn.Linear(620, 5))
+
+
+graphs = []  # those that were compiled since it was cleared
+
+
+def backend(graph, inputs):
+    graphs.append(graph)
+    return lookup_backend("aot_eager")(graph, inputs)
 
 
 def compiled(model):
-    return torch.compile(model, backend="aot_eager")
+    return torch.compile(model, backend=backend)
 
 
 def ddp(model):
@@ -61,21 +77,29 @@ def trained(model, rank, spec):
     return end(model, handle)
 
 
+# Each with whether optimize_ddp=True makes several graphs of it, one for each bucket.
+WRAPS = [(lambda: compiled(ddp(net())), True), (lambda: ddp(compiled(net())), True),
+         (lambda: compiled(net()), False)]
+
+
 def compiles(rank, workers):
-    for spec in ("dense", "gtopk:0.05,warmup=2"):
-        expected = trained(ddp(net()), rank, spec)
-        for mode in (True, False):  # splits graphs where buckets end, or does not
+    specs = ("dense", "gtopk:0.05,warmup=2")
+    expected = [trained(ddp(net()), rank, spec) for spec in specs]
+    for mode in (True, False):  # splits graphs where buckets end, or does not
+        torch._dynamo.config.optimize_ddp = mode
+        for wrap, splits in WRAPS:
             torch._dynamo.reset()
-            torch._dynamo.config.optimize_ddp = mode
-            for wrap in (lambda: compiled(ddp(net())), lambda: ddp(compiled(net())),
-                         lambda: compiled(net())):
-                far = float((trained(wrap(), rank, spec) - expected).abs().max())
+            graphs.clear()
+            for spec, wanted in zip(specs, expected):
+                far = float((trained(wrap(), rank, spec) - wanted).abs().max())
                 assert far <= 1e-6, (spec, mode, far)
+                if spec == specs[0]:
+                    assert len(graphs) > 1 if splits and mode else len(graphs) == 1, mode
 
 
 def resumes(rank, workers):
     spec = "gtopk:0.05,warmup=1"
-    for wrap in (lambda: compiled(ddp(net())), lambda: ddp(compiled(net())), lambda: compiled(net())):
+    for wrap, _ in WRAPS:
         torch._dynamo.reset()
         whole = begin(wrap(), spec)
         make_steps(*whole[:2], rank, range(3))
@@ -89,6 +113,16 @@ def resumes(rank, workers):
         assert torch.equal(end(again[0], again[2]), expected)
 
 
+def example_compiles(rank, workers):
+    """PyTorch says nothing if it finds nothing to compile."""
+    sys.path.insert(0, os.path.join(os.environ["GRADWIRE_SOURCE"], "python", "examples"))
+    from images import network
+    torch._dynamo.reset()
+    graphs.clear()
+    compiled(ddp(network()))(torch.zeros(1, 1, 28, 28))
+    assert graphs
+
+
 def refuses_python_reducer(rank, workers):
     torch._dynamo.config.optimize_ddp = "python_reducer"
     model = ddp(net())
@@ -98,4 +132,4 @@ def refuses_python_reducer(rank, workers):
 
 
 if __name__ == "__main__":
-    torch_crew.main([compiles, resumes, refuses_python_reducer], (2,))
+    torch_crew.main([compiles, resumes, example_compiles, refuses_python_reducer], (2,))

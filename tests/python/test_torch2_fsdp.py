@@ -189,6 +189,11 @@ def refuses(rank, workers):
     old = object.__new__(FullyShardedDataParallel)
     nn.Module.__init__(old)
     raises(ValueError, "does not support FSDP1", lambda: attach(old, "dense"))
+    raises(ValueError, "'0': gradwire does not support FSDP1",
+           lambda: attach(nn.Sequential(old), "dense"))
+    from torch.distributed._composable.replicate import replicate
+    raises(ValueError, "does not support replicate()",
+           lambda: attach(replicate(new_net()), "dense"))
 
 
 CASES = [equals_alone, bits_of_the_library, averages_models, sparse, resumes, refuses]

@@ -57,7 +57,7 @@ def refuses(rank, workers):
     trainer = trainer_of([gradwire.lightning.Sync("dense")], max_epochs=1,
                          enable_checkpointing=False)
     torch_crew.raises(ValueError, "exactly one optimizer, not 2",
-                      lambda: trainer.fit(Two("models"), data()))
+                      lambda: trainer.fit(Two("sgd"), data()))
 
 
 def skips_with_closures(rank, workers):

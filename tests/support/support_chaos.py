@@ -45,8 +45,9 @@ class Worker:
 
 
 class Chaos:
-    def __init__(self, spec, seed, job, key):
+    def __init__(self, spec, seed, job, key, out_only=0.0):
         self.random = random.Random(seed)
+        self.out_only = out_only  # the share of workers that others cannot call
         self.name = re.sub(r"\W+", "-", spec)
         self.spec, self.workers, self.recoveries = spec, [], []
         self.kills = self.leaves = 0
@@ -59,7 +60,8 @@ class Chaos:
                      "--workers", f"{LEAST}:{WORKERS}", "--out", self.out, "--log-every", "1", "--timeout", "60"]
 
     def start(self):
-        self.workers.append(Worker(self.args))
+        more = ["--out-only"] if self.out_only > 0 and self.random.random() < self.out_only else []
+        self.workers.append(Worker(self.args + more))
 
     def steps(self):
         """The steps that the log knows of; a line may be half written."""

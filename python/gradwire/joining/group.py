@@ -24,6 +24,7 @@ class _Options(Structure):
     _fields_ = [("struct_size", c_size_t), ("meeting", c_char_p), ("job", c_char_p),
                 ("key", c_char_p), ("name", c_char_p), ("address", c_char_p), ("port", c_int),
                 ("min_workers", c_int), ("max_workers", c_int), ("plain", c_int),
+                ("out_only", c_int), ("streams", c_int), ("learn_timeout", c_int),
                 ("timeout_seconds", c_double), ("tell", _Tell), ("arg", c_void_p)]
 
 
@@ -56,6 +57,7 @@ def _load() -> ctypes.CDLL:
             ("gw_group_view", c_uint64, [c_void_p]),
             ("gw_group_report", None, [c_void_p, POINTER(_Progress)]),
             ("gw_group_interrupt", None, [c_void_p]),
+            ("gw_group_leaving", None, [c_void_p]),
             ("gw_group_leave", None, [c_void_p])):
         declared = getattr(found, function)
         declared.restype, declared.argtypes = result, arguments
@@ -121,6 +123,12 @@ class Group:
         if self._tell is not None:
             self._tell(line)
 
+    def leaving(self) -> None:
+        """Says that this worker is about to leave. From now on a wait for others, also one
+        inside a step, raises GradwireError when they are too few to go on with. It may be
+        called from a signal handler; handle.leave() calls it."""
+        self._library.gw_group_leaving(self._at())
+
     def leave(self) -> None:
         """Leaves the job and closes its comm."""
         if self._comm is not None:
@@ -179,7 +187,8 @@ def _key(key: Optional[str], key_file: Union[str, Path, None]) -> bytes:
 def join(meeting: str, *, key: Optional[str] = None, key_file: Union[str, Path, None] = None,
          workers: Union[int, Tuple[int, int]] = (1, 0), job: str = "job",
          name: Optional[str] = None, address: Optional[str] = None, port: int = 0,
-         encrypt: bool = True, timeout: float = 60.0,
+         out_only: bool = False, encrypt: bool = True, streams: int = 1, timeout: float = 60.0,
+         learn_timeout: bool = False,
          tell: Optional[Callable[[str], Any]] = None) -> Group:
     """Joins a job at its meeting and returns a Group. All workers give the same settings.
 
@@ -189,8 +198,13 @@ def join(meeting: str, *, key: Optional[str] = None, key_file: Union[str, Path, 
     job      the job's name, if meeting has none
     name     this worker's name in messages; by default its host's
     address  where the others reach this worker, port: and at which port
+    out_only whether others cannot call this worker, because of a firewall or a NAT; it calls
+             them, or talks through one that can be called
     encrypt  whether workers encrypt what they send each other
+    streams  connections to each other worker, 1 to 16, for links that are long and wide
     timeout  seconds to reach the meeting and others, and without progress later
+    learn_timeout  whether the time without progress follows the usual time of a round; see
+             Handle.pause()
     tell     called with lines such as "waiting for 1 more worker"
 
     group = gradwire.join("tcp://alpha:7077", key_file="job.key", workers=2)
@@ -200,7 +214,7 @@ def join(meeting: str, *, key: Optional[str] = None, key_file: Union[str, Path, 
     told = _Tell(lambda _, line: tell(line.decode()) and None) if tell is not None else _Tell()
     options = _Options(ctypes.sizeof(_Options), meeting.encode(), job.encode(), _key(key, key_file),
                        name.encode() if name else None, address.encode() if address else None,
-                       port, least, most, not encrypt, timeout, told, None)
+                       port, least, most, not encrypt, out_only, streams, learn_timeout, timeout, told, None)
     pointer = c_void_p()
     _in_thread(lambda: library.gw_group_join(ctypes.byref(pointer), ctypes.byref(options)), lambda: None)
     return Group(library, pointer.value, told, (least, most), tell)

@@ -48,7 +48,10 @@ class ViewSync(Sync):
     def enter(self, address: int, leaves: bool = False) -> Entry:
         """Enters the next view, or the first one, however many tries that takes. This
         worker's model is at that address, and is replaced on workers that join. Raises
-        MismatchError if this worker's settings are not those of the job."""
+        MismatchError if this worker's settings are not those of the job, and GradwireError
+        with status ERR_STOPPED if it leaves and others are too few for a view."""
+        if leaves:
+            self.group.leaving()
         while True:
             if self._trained or not self.comm.is_open:
                 self.comm = self.group.next()

@@ -85,6 +85,8 @@ class Carrier:
 
 # They are known by where their class comes from, so that nobody has to have them.
 # The beginning of a class's module and its name; "" is any class of that package.
+_REPLICATE = ("gradwire does not support replicate(), which exchanges gradients itself; give "
+              "attach() the module without it")
 _REFUSED = (
     ("torch.nn.parallel", "DataParallel",
      "nn.DataParallel keeps its copies in one process; give attach() the module inside it, "
@@ -92,9 +94,8 @@ _REFUSED = (
     ("torch.distributed.fsdp", "FullyShardedDataParallel",
      "gradwire does not support FSDP1 (FullyShardedDataParallel), which exchanges sharded "
      "gradients itself; use fully_shard() with mesh="),
-    ("torch.distributed._composable", "ReplicateModule",
-     "gradwire does not support replicate(), which exchanges gradients itself; give attach() "
-     "the module without it"),
+    ("torch.distributed._composable", "ReplicateModule", _REPLICATE),
+    ("torch.distributed._composable.replicate", "DDP", _REPLICATE),
     ("deepspeed", "",
      "gradwire does not support DeepSpeed engines, which exchange gradients themselves; "
      "give attach() the module without deepspeed.initialize()"),
@@ -111,10 +112,27 @@ _REFUSED = (
 
 
 def refuse(model: Any) -> None:
-    """Raises ValueError if the model is of a kind that exchanges gradients in a way that
-    gradwire can neither use nor replace."""
-    for kind in type(model).__mro__:
-        for package, name, sentence in _REFUSED:
-            inside = kind.__module__ == package or kind.__module__.startswith(package + ".")
-            if inside and name in ("", kind.__name__):
-                raise ValueError(sentence)
+    """Raises ValueError if the model, or a module in it, is of a kind that exchanges
+    gradients in a way that gradwire can neither use nor replace."""
+    for name, module in model.named_modules():
+        for kind in type(module).__mro__:
+            sentence = _refusal(kind, not name)
+            if sentence:
+                raise ValueError(f"'{name}': {sentence}" if name else sentence)
+
+
+def _refusal(kind: type, outermost: bool) -> str:
+    """What is wrong with it, or "". Layers of those packages may well be in a model."""
+    for package, name, sentence in _REFUSED:
+        inside = kind.__module__ == package or kind.__module__.startswith(package + ".")
+        if inside and (name == kind.__name__ or (outermost and not name)):
+            return sentence
+    return ""
+
+
+def refuse_inner(model: torch.nn.Module) -> None:
+    """Raises ValueError if a module inside of the model is in DDP."""
+    for name, module in model.named_modules():
+        if name and isinstance(module, torch.nn.parallel.DistributedDataParallel):
+            raise ValueError(f"'{name}' is in DistributedDataParallel, which exchanges its "
+                             "gradients itself; wrap the whole model, or nothing of it")

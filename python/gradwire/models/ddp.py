@@ -19,7 +19,7 @@ from typing import Any, ContextManager, Dict, Optional
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from .carrier import Carrier, attached, name_of
+from .carrier import Carrier, attached, name_of, refuse_inner
 from .exchange import Exchange
 from .optimizer import Moved
 from ..sync import Sync
@@ -35,6 +35,7 @@ class DDP(Carrier):
             raise ValueError("gradwire does not support DDP's python_reducer; leave "
                              "torch._dynamo.config.optimize_ddp at True, or attach gradwire "
                              "to the module without DDP")
+        refuse_inner(model)
         for name, module in model.module.named_modules():
             if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.sparse:
                 raise ValueError(f"'{name}' has sparse gradients, which DDP does not pass to "

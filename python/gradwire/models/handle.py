@@ -161,9 +161,16 @@ class Handle:
         if self._run_log is not None:
             self._run_log.end()
 
+    def pause(self) -> None:
+        """Tells the others that this worker is about to do something that takes longer than a
+        round, such as an evaluation on one worker alone. A job with join(learn_timeout=True)
+        waits for it as long as timeout= says."""
+        self._open().comm.pause()
+
     def leave(self) -> None:
         """Makes this worker leave a job whose workers come and go, between two steps: it
-        hands over what it has not sent, and detaches. The others go on."""
+        hands over what it has not sent, and detaches. The others go on. If they are too few
+        to go on with, it does not wait for more, and what it has not sent is lost."""
         self._open()
         if not isinstance(self._exchange, Lasting):
             raise ValueError("leave() needs a job of gradwire.join(), given to attach() as group=")

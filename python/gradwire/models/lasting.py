@@ -15,7 +15,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 
-from ..errors import DataError, PeerError
+from .._api import ERR_STOPPED
+from ..errors import DataError, GradwireError, PeerError
 from ..joining.view_sync import ViewSync
 from .baggage import pack, unpack
 from ..spec import needs_optimizer
@@ -104,8 +105,19 @@ class Lasting(Gathered):
                          "another step; call finish() at the end")
 
     def leave(self) -> None:
+        """A worker whose others are too few for a view, or leave too, hands nothing over."""
         while not self.left:
-            self.enter(leaves=True)
+            try:
+                self.enter(leaves=True)
+            except GradwireError as error:
+                if error.status != ERR_STOPPED:
+                    raise
+                break
+        if not self.left or self.sync.entry.leavers == self.sync.entry.workers:
+            self.left = True
+            self.sync.group.tell("this worker has left, and nobody was there to take over what it "
+                                 f"had not sent: a residual of norm {self.sync.residual_norm():.3g} "
+                                 "is lost")
 
 
 def _clear(gradients: List[torch.Tensor]) -> None:

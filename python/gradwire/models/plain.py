@@ -7,7 +7,7 @@ from typing import Any, Callable, ContextManager, Dict, List, Optional
 import torch
 import torch.distributed as dist
 
-from .carrier import Carrier
+from .carrier import Carrier, refuse_inner
 from ..comm import Comm
 from .exchange import Exchange
 from .gathered import Gathered
@@ -27,6 +27,7 @@ class Plain(Carrier):
 
     def check(self, spec: str, nonfinite: str) -> None:
         self._check_tensors()
+        refuse_inner(self.model)
         for name, module in self.model.named_modules():
             if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.sparse:
                 raise ValueError(f"'{name}' has sparse gradients, which gradwire does not "

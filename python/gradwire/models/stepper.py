@@ -8,6 +8,7 @@ put back afterwards.
 from __future__ import annotations
 
 import contextlib
+import sys
 import types
 import weakref
 from typing import Any, Callable, Iterator, List, Optional, Tuple
@@ -40,6 +41,7 @@ class Stepper:
         self._moved = moved
         self._during = contextlib.ExitStack()  # what holds only while a step runs
         self._active = True
+        self._rehearsal = False
         self._hooks: List[Any] = []
         if hasattr(optimizer, "register_step_pre_hook"):
             self._hook(optimizer)
@@ -52,6 +54,11 @@ class Stepper:
         """Returns the arguments for the step. One with a closure makes its gradients
         only then."""
         self._during.close()  # of a step that failed
+        self._rehearsal = _is_rehearsal()
+        if self._rehearsal:
+            if self._moved is not None:
+                self._during.enter_context(self._moved.left_out())
+            return args, kwargs
         closure = args[0] if args else kwargs.get("closure")
         if closure is not None:
             wrapped = self._closure(optimizer, closure)
@@ -83,6 +90,8 @@ class Stepper:
 
     def _after(self, optimizer: Any) -> None:
         self._during.close()
+        if self._rehearsal:
+            return
         self._exchange.model_step(float(optimizer.param_groups[0].get("lr", 0)))
 
     def step(self) -> None:
@@ -137,3 +146,15 @@ class Stepper:
             del optimizer.__dict__["step"]
         else:
             optimizer.step = self._own  # type: ignore[method-assign]
+
+
+def _is_rehearsal() -> bool:
+    """Whether torch.distributed.checkpoint makes this step, at a rate of 0 and with zeros for
+    gradients: get_state_dict() does, so that a new optimizer has states to load into. No step
+    of the training is meant, so nobody else may take part."""
+    module = sys.modules.get("torch.distributed.checkpoint.state_dict")
+    code = getattr(getattr(module, "_init_optim_state", None), "__code__", None)
+    frame: Any = sys._getframe() if code is not None else None
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
