@@ -3,7 +3,8 @@
 import statistics
 
 from support import page
-from support.outer_runs import LONGER, METHODS, RATES, TRIED, WORKERS, curve_of
+from support.outer_runs import (LONGER, METHODS, MORE, MORE_SHORT, MORE_TRIED, MOST, PERIOD, RATES, TRIED, WORKERS,
+                                curve_of)
 from support.runs import SEEDS, TUNING_SEED
 
 PAGE = "results-outer.md"
@@ -96,6 +97,45 @@ def step_lines(runs):
     return lines
 
 
+def more_than(row, base):
+    return f"{100 * (float(row['test_loss']) / float(base['test_loss']) - 1):+.1f} %"
+
+
+def tried_lines(runs, part, tried):
+    """Beside the best rate of dense."""
+    rows = [(sync, runs.find(part, 4, sync, lr, TUNING_SEED)) for sync, lr in tried]
+    rows = [(sync, row) for sync, row in rows if row]
+    dense = min((row for sync, row in rows if sync == "dense"), key=lambda r: float(r["test_loss"]), default=None)
+    order = list(dict.fromkeys(sync for sync, _ in rows))
+    rows.sort(key=lambda pair: (order.index(pair[0]), float(pair[1]["lr"])))
+    return [[f"`{sync}`", row["lr"], f"{float(row['test_loss']):.3f}", more_than(row, dense) if dense else ""]
+            for sync, row in rows]
+
+
+def longer_lines(runs, part, settings):
+    """Of the seeds with which all were run."""
+    rows = {sync: [runs.find(part, 4, sync, lr, seed) for seed in SEEDS] for sync, lr in settings}
+    seeds = [i for i in range(len(SEEDS)) if all(of[i] for of in rows.values())]
+    if not seeds:
+        return []
+    dense, lines = [rows[settings[0][0]][i] for i in seeds], []
+    for sync, lr in settings:
+        mine, steps = [rows[sync][i] for i in seeds], int(dense[0]["steps"])
+        count = "" if len(seeds) == len(SEEDS) else f" ({len(seeds)})"
+        more = statistics.fmean(losses(mine)) / statistics.fmean(losses(dense)) - 1
+        lines.append([f"{steps:,}", f"{steps / PERIOD:.0f}", f"`{sync}`", f"{lr:g}",
+                      page.spread(losses(mine), 3) + count, f"{100 * more:+.1f} %", f"1/{float(dense[0]['bytes_sent']) / float(mine[0]['bytes_sent']):.1f}"])
+    return lines
+
+
+def write_longer(runs):
+    header = ["method", "rate", "loss", "more"]
+    page.write_between(PAGE, "longer", page.table(
+        ["steps", "periods", "method", "rate", "loss", "more", "part"],
+        longer_lines(runs, "more", MORE) + longer_lines(runs, "most", MOST)))
+    page.write_between(PAGE, "tried", page.table(header, tried_lines(runs, "tune-more", MORE_TRIED)))
+
+
 def write(runs):
     runs.dry = True
     lines = [line_of(runs, workers, sync) for workers in WORKERS for sync in METHODS]
@@ -106,3 +146,4 @@ def write(runs):
     page.write_between(PAGE, "steps", page.table(
         ["P", "method", "computing", "step on the link", "bytes sent per step"], step_lines(runs)))
     page.write_between(PAGE, "tuned", page.table(["method", *(f"rate {r:g}" for r in RATES)], tuned_lines(runs)))
+    write_longer(runs)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-from support.runs import TUNING_SEED, short
+from support.runs import SEEDS, TUNING_SEED, short
 from support.store import GRADWIRE, ROOT, append, need, read, stamp, version
 
 TABLE = os.path.join(ROOT, "results", "outer.csv")
@@ -23,7 +23,9 @@ METHODS = ["dense", "local:30", "diloco:30", "sparseloco:30", "topk:0.01"]
 WORKERS = (4, 8)
 PERIOD = 30
 BATCH, SEQUENCE = 2, 32
-TOKENS = {"whole": 307200, "tune": 153600, "more": 1228800}
+# Tokens of all workers. `more` and `most` have 4 and 16 times the steps of `whole`, and `most` reads nearly all of
+# the text, nothing of it twice. The others are tested on the validation text.
+TOKENS = {"whole": 307200, "tune": 153600, "more": 1228800, "most": 4915200, "tune-more": 1228800}
 LONGER = "sparseloco:30"  # what has time for more text while dense waits for the link
 TEST_BYTES = 16001
 EVALUATIONS = 10
@@ -32,7 +34,19 @@ LINK = "100mbit,50ms"
 RATES = (0.001, 0.002, 0.004)
 # Settings that were tried beside these, at dense's rate.
 TRIED = ["diloco:30,lr=0.4", "diloco:30,lr=1", "diloco:30,momentum=0.6", "diloco:30,momentum=0.3", "diloco:15",
-         "sparseloco:30,lr=0.5", "sparseloco:15", "local:10", "local:3", "local:30+outer:2,0"]
+         "sparseloco:30,lr=0.5", "sparseloco:30,centre=hivemind", "sparseloco:15", "local:10", "local:3",
+         "local:30+outer:2,0"]
+# The same after more periods, with 4 workers: method and rate. `start` is a tenth of the steps.
+MORE_TRIED = [("dense", 0.001), ("dense", 0.002), ("dense", 0.004), ("local:30", 0.002),
+              ("local:30,start=480", 0.001), ("diloco:30", 0.0005), ("diloco:30", 0.001), ("diloco:30", 0.002),
+              ("diloco:30,start=480", 0.001), ("diloco:30,start=480", 0.002), ("diloco:30,momentum=0.6", 0.001),
+              ("diloco:30,momentum=0.6", 0.002), ("diloco:30,momentum=0.6,start=480", 0.001),
+              ("diloco:10,momentum=0.6", 0.001), ("diloco:10,momentum=0.6,start=480", 0.001),
+              ("diloco:10,momentum=0.6,start=960", 0.001), ("diloco:5,momentum=0.6,start=480", 0.001),
+              ("sparseloco:30", 0.002)]
+MORE_SHORT = [("diloco:30,momentum=0.6,start=60", 0.001), ("diloco:30,momentum=0.6,start=60", 0.002)]
+MORE = [("dense", 0.001), ("diloco:30,momentum=0.6,start=480", 0.001)]
+MOST = [("dense", 0.001), ("diloco:30,momentum=0.6,start=1920", 0.001)]
 
 
 def key_of(row):
@@ -81,6 +95,18 @@ class Outer:
         for sync in TRIED:
             self.get("tune", 4, sync, self.rate("dense"), TUNING_SEED)
 
+    def longer(self):
+        """What more periods, common starts, rates and batches change."""
+        for sync, lr in MORE_TRIED:
+            self.get("tune-more", 4, sync, lr, TUNING_SEED)
+        for sync, lr in MORE_SHORT:
+            self.get("tune", 4, sync, lr, TUNING_SEED)
+        for seed in SEEDS:
+            for sync, lr in MORE:
+                self.get("more", 4, sync, lr, seed)
+        for sync, lr in MOST:
+            self.get("most", 4, sync, lr, SEEDS[0])
+
     # ---- making one --------------------------------------------------------------
 
     def text(self, where, split):
@@ -101,11 +127,12 @@ class Outer:
 
     def train(self, part, workers, sync, lr, seed):
         """Runs it. One that diverges is kept as failed."""
+        tuning = part.startswith("tune")
         steps = TOKENS[part] // (BATCH * SEQUENCE * workers)
-        every = steps // EVALUATIONS // PERIOD * PERIOD if part != "tune" else 0
+        every = 0 if tuning else steps // EVALUATIONS // PERIOD * PERIOD
         want = dict(part=part, workers=workers, sync=sync, lr=f"{lr:g}", seed=seed)
         with tempfile.TemporaryDirectory() as parent:
-            text = self.text(parent, "valid" if part == "tune" else "test")
+            text = self.text(parent, "valid" if tuning else "test")
             done, out = run(parent, text, workers, sync, lr, seed, steps, "--eval-every", every)
             row = dict(want, steps=steps, tokens=TOKENS[part], **stamp(), curve=curve(out))
         if done.returncode in (-2, 130):
