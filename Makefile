@@ -3,10 +3,13 @@
 # The short way to everything; CMakeLists.txt and scripts/ do the work.
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
+MINUTES ?= 30
+OUT_ONLY ?= 0
 export CMAKE_GENERATOR ?= $(if $(shell command -v ninja 2>/dev/null),Ninja,Unix Makefiles)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: all run test test-torch test-mpich bench fuzz results install uninstall wheel dist deb deb-test format clean help
+.PHONY: all run test test-torch test-mpich bench fuzz chaos results install uninstall wheel dist deb deb-test format
+.PHONY: clean help
 .PHONY: setup-run setup-test setup-mpich setup-deb
 
 all: ## build the library and the command into build/
@@ -35,6 +38,10 @@ bench: all ## measure kernels, wire and exchange on this machine
 
 fuzz: setup-test ## fuzz each decoder for FUZZ_SECONDS (default 60)
 	@scripts/fuzz $(FUZZ_SECONDS)
+
+chaos: all ## kill and replace workers at random for MINUTES (default 30), and say how it went
+	@GRADWIRE=build/gradwire PYTHONPATH=tests/support GW_CHAOS_MINUTES=$(MINUTES) GW_CHAOS_OUT_ONLY=$(OUT_ONLY) \
+		python3 -B -u tests/elastic/test_elastic_chaos.py
 
 results: all ## run what is missing of docs/results.md (hours), or PAPER=NAME only
 	@reproduce/results $(PAPER)

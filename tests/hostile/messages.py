@@ -66,6 +66,15 @@ def make_note(step, n, worker, tensor):
     return make_headed(NOTE, 0, 0, step, n, 0, u32(worker) + u32(tensor))
 
 
+def coded_length(body, at, k, bits):
+    """The bytes of values that are coded once more, which begin with the lengths of blocks."""
+    if not 0 < bits <= 8:
+        return len(body) - at
+    blocks = -(-k * bits // (8 // bits * bits * 32768))
+    lengths = body[at:at + 2 * blocks]
+    return 2 * blocks + sum(struct.unpack_from(f"<{len(lengths) // 2}H", lengths))
+
+
 def parts_of_headed(body):
     """Where its parts are: name, begin, end."""
     kind, coding, bits = body[1], body[2], body[3]
@@ -80,7 +89,8 @@ def parts_of_headed(body):
         parts.append(("scales", at + 4, at + 4 + 4 * scales))
         at += 4 + 4 * scales
     width = {0: 32, 1: 16}.get(coding, bits)
-    values = 8 if kind == NOTE else (k * width + 7) // 8
+    values = (8 if kind == NOTE else (k * width + 7) // 8 if width < 128
+              else coded_length(body, at, k, width - 128))
     parts.append(("note" if kind == NOTE else "values", at, at + values))
     parts.append(("positions", at + values, len(body)))
     return [(name, a, b) for name, a, b in parts if a < b <= len(body)]
