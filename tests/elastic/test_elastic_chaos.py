@@ -18,9 +18,10 @@ OUT_ONLY = float(os.environ.get("GW_CHAOS_OUT_ONLY", "0"))
 SOON = 3.0  # seconds in which a step should follow a kill, on a machine with nothing else to do
 SEED = int(os.environ.get("GW_TEST_SEED", "1"))
 SPECS = ["dense", "gtopk:0.01+q:4", "local:8+topk:0.01", "diloco:8"]
-# Outer momentum makes large steps; at the rate of the others, fewer workers diverge without any change, too. Of the
-# rates 0.01, 0.02 and 0.05 the first is the best for eight workers that stay. Half the epochs are too few rounds.
-RATES = {"diloco:8": "0.01"}
+# Outer momentum makes large steps; at the rate of the others, fewer workers diverge without any change, too. With
+# kills, six runs at the rate 0.01 ended between 0.836 and 0.854, and at 0.005 between 0.843 and 0.849, where runs
+# without kills have 0.847 and 0.845 (eight workers, seed 3). Half the epochs are too few rounds.
+RATES = {"diloco:8": "0.005"}
 EPOCHS, SAMPLES = {"dense": 3, "gtopk:0.01+q:4": 3, "local:8+topk:0.01": 6, "diloco:8": 12}, 8000
 
 if "no OpenSSL" in run("meet").stderr:
