@@ -48,5 +48,4 @@ if(TEST test_mpi_run)
   set_property(TEST test_mpi_run APPEND PROPERTY ENVIRONMENT ${mpi_environment}
     "MPIEXEC=${MPIEXEC_EXECUTABLE}")
   set_property(TEST test_mpi_run APPEND PROPERTY LABELS mpi)
-  set_tests_properties(test_mpi_run PROPERTIES RUN_SERIAL ON)
 endif()

@@ -30,6 +30,10 @@ find_path(CMOCKA_INCLUDE_DIR cmocka.h)
 find_library(CMOCKA_LIBRARY cmocka)
 mark_as_advanced(CMOCKA_INCLUDE_DIR CMOCKA_LIBRARY)
 
+set(GRADWIRE_LONG_TESTS
+  test_mpi_run test_report_page test_torch_twins test_oracle test_format test_install_python test_install_dist
+  test_conformance test_segments_promises test_corruption test_python_elastic test_elastic_chaos test_elastic_writer)
+
 function(gradwire_test_properties name)
   set(labels ${ARGN})
   if(name MATCHES "_slow")
@@ -49,8 +53,17 @@ function(gradwire_test_properties name)
     set_tests_properties(${name} PROPERTIES TIMEOUT 1200)
   endif()
   # They start several ranks, on several hosts: the cores are their own meanwhile.
-  if(name MATCHES "^test_(cluster|mpi|python_two_pcs)")
+  if(name MATCHES "^test_(cluster|python_two_pcs)")
     set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
+  endif()
+  # Their ranks mostly wait, for each other and for mpirun, which takes half a minute to end a job.
+  if(name MATCHES "^test_mpi_")
+    set_tests_properties(${name} PROPERTIES RESOURCE_LOCK mpirun)
+  endif()
+  # What takes a minute or two goes first, so that nothing else waits for it at the end.
+  list(FIND GRADWIRE_LONG_TESTS "${name}" place)
+  if(place GREATER -1)
+    set_tests_properties(${name} PROPERTIES COST 100)
   endif()
 endfunction()
 
