@@ -71,6 +71,12 @@ done
 grep -q '^|bf16: encode|100,000|' page || fail "a row is missing: $(cat page)"
 [ "$(grep -c '^Its rows.$' page)" -eq 1 ] || fail "the section of another CPU is not kept"
 
+# Workers that encrypt what they send, and workers that do not.
+if ! "$GRADWIRE" meet 2>&1 | grep -q "no OpenSSL"; then
+    "$GRADWIRE_SOURCE/bench/encryption" --quick --rounds 1 --gradwire "$GRADWIRE" >table
+    [ "$(grep -c 'ms encrypted' table)" -eq 2 ] || fail "encryption: $(cat table)"
+fi
+
 # Wrong usage.
 code=0
 "$GRADWIRE" bench kernel --quick 2>error || code=$?
