@@ -8,8 +8,9 @@
 Trains three models by plain SGD with 4 workers: FNN-3 and the CNN at three budgets, the LSTM
 at 1 %. Each method has a spec for each budget, whose bytes come near it. Its learning rate
 is tuned with seed 1 among three, and goes on while the best is at the end; the best one runs
-with two seeds more. FNN-3 is also trained with momentum and with Adam at 1 %, where all
-methods have dense's rate and gradwire fits specs to the optimizer. Results are appended to results/budgets.csv as they come, and what is
+with two seeds more. FNN-3 is also trained with momentum and with Adam at 1 %, and a
+Transformer with AdamW at three budgets, where all methods have dense's rate, and gradwire
+fits specs to the optimizer, but without warm-up. Results are appended to results/budgets.csv as they come, and what is
 there is not run again. The tables go to docs/results-methods.md between their marks. A budget
 takes about ten minutes on two free cores with FNN-3, and half an hour with the others.
 """
@@ -33,6 +34,8 @@ FIELDS = ["model", "sync", "lr", "seed", "steps", "accuracy", "loss", "workers_a
           "bytes_per_step", "params", "failed", "version", "date", "machine"]
 BUDGETS = (0.1, 1.0, 3.0)
 NONE = None  # there is no spec of so few bytes
+# These begin with whole steps where the optimizer has momentum, which alone are more than a budget.
+WARM = ("topk", "topk+2bit", "gtopk", "gtopk+q", "oktopk", "oktopk+q", "drop+2bit")
 SPECS = {
     "topk": ("topk:0.00038", "topk:0.0039", "topk:0.012"),
     "topk+2bit": ("topk:0.0016+2bit", "topk:0.018+2bit", "topk:0.06+2bit"),
@@ -81,6 +84,8 @@ JOBS = {job.name: job for job in [
         ("--momentum", "0.9"), "fnn3", True),
     Job("fnn3-adam", "FNN-3, Adam", "fashion-mnist", 468, 32, (0.001, 0.002, 0.004), (1.0,),
         ("--optimizer", "adam"), "fnn3", True),
+    Job("transformer-adamw", "Transformer on Penn Treebank, AdamW", "ptb", 400, 8, (0.001, 0.002, 0.004), BUDGETS,
+        ("--optimizer", "adamw", "--weight-decay", "0.01"), "transformer:layers=2,heads=4,width=64", True),
 ]}
 
 
@@ -91,6 +96,20 @@ def rates_of(job, sync):
 def wants(job, name):
     """demo and distro take the place of an optimizer."""
     return not job.same_rate or name not in ("demo", "distro")
+
+
+def spec_of(job, name, place):
+    """With advice, warm-up is off: the budget is for the whole training."""
+    spec = SPECS[name][place]
+    if spec is NONE or not job.same_rate or name not in WARM:
+        return spec
+    first, plus, rest = spec.partition("+")
+    return f"{first},warmup=0{plus}{rest}"
+
+
+def specs_of(job, place):
+    """Name and spec of all methods that the job has."""
+    return [(name, spec_of(job, name, place)) for name in SPECS if wants(job, name)]
 
 
 def key(row):
@@ -129,14 +148,14 @@ class Runs:
     def train(self, job, sync, lr, seed):
         where = os.path.join(self.data_dir, job.data) if self.data_dir else ""
         with tempfile.TemporaryDirectory() as out:
-            command = [store.GRADWIRE, "train", "--model", job.model or job.name, "--data", job.data, "--workers", "4", "--batch",
-                       str(job.batch), "--sync", sync, "--lr", f"{lr:g}", "--seed", str(seed), "--steps",
-                       str(self.steps(job, sync)), "--lr-schedule", "cosine", "--eval-every", "0", "--advice",
-                       "on" if job.same_rate else "off",
-                       "--timeout", "600", "--out", os.path.join(out, "run"), "--quiet", "--json", *job.flags,
+            command = [store.GRADWIRE, "train", "--model", job.model or job.name, "--data", job.data,
+                       "--workers", "4", "--batch", str(job.batch), "--sync", sync, "--lr", f"{lr:g}",
+                       "--seed", str(seed), "--steps", str(self.steps(job, sync)), "--lr-schedule", "cosine",
+                       "--eval-every", "0", "--advice", "on" if job.same_rate else "off", "--timeout", "600",
+                       "--out", os.path.join(out, "run"), "--quiet", "--json", *job.flags,
                        *(["--data-dir", where] if os.path.isdir(where) else [])]
             done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0 and "NaN or infinity" in done.stderr:
+        if done.returncode != 0 and "NaN or infinit" in done.stderr:
             return dict(failed="diverged", version=store.version())
         if done.returncode != 0:
             sys.exit(done.stderr.strip())
@@ -176,8 +195,7 @@ class Runs:
 def run(runs, job, budgets, seeds):
     """Seed 1 of everything first."""
     places = [BUDGETS.index(budget) for budget in budgets]
-    syncs = ["dense"] + [specs[place] for place in places for name, specs in SPECS.items()
-                         if specs[place] is not NONE and wants(job, name)]
+    syncs = ["dense"] + [spec for place in places for _, spec in specs_of(job, place) if spec is not NONE]
     for sync in syncs:
         runs.tuned(job, sync)
     for seed in seeds:
@@ -193,7 +211,8 @@ def score(found):
     if any(r["failed"] for r in found):
         return "diverged"
     percent = bool(found[0]["accuracy"])
-    return page.spread([float(r["accuracy"]) * 100 if percent else float(r["loss"]) for r in found], 2 if percent else 3)
+    values = [float(r["accuracy"]) * 100 if percent else float(r["loss"]) for r in found]
+    return page.spread(values, 2 if percent else 3)
 
 
 def line_of(runs, job, sync, dense):
@@ -202,8 +221,8 @@ def line_of(runs, job, sync, dense):
         return math.inf, None, ["", "not run" if sync is not NONE else "none so small", "", "", ""]
     share = statistics.mean(float(r["bytes_per_step"] or 0) for r in found) / dense
     losses = [loss(r) for r in found]
-    return statistics.mean(losses), losses, [f"`{sync}`", score(found), f"{100 * share:.2f} %",
-                                             f"{float(found[0]['lr']):g}", len(found)]
+    cells = [f"`{sync}`", score(found), f"{100 * share:.2f} %", f"{float(found[0]['lr']):g}", len(found)]
+    return statistics.mean(losses), losses, cells
 
 
 def noise(losses):
@@ -212,8 +231,8 @@ def noise(losses):
 
 def budget_table(runs, job, place, dense):
     """The best first; those whose means are within the sum of both deviations of it are marked, too."""
-    lines = sorted(((*line_of(runs, job, specs[place], dense), name) for name, specs in SPECS.items()
-                    if wants(job, name)), key=lambda one: one[0])
+    lines = sorted(((*line_of(runs, job, spec, dense), name) for name, spec in specs_of(job, place)),
+                   key=lambda one: one[0])
     best, best_losses = lines[0][:2]
     out = []
     for mean, losses, cells, name in lines:
@@ -229,7 +248,7 @@ def job_part(runs, job):
     tables = []
     for budget in job.budgets:
         place = BUDGETS.index(budget)
-        if dense and any(runs.chosen(job, specs[place]) for specs in SPECS.values()):
+        if dense and any(runs.chosen(job, spec) for _, spec in specs_of(job, place)):
             tables.append(f"### {job.title}, {budget:g} % of dense's bytes\n\n" +
                           budget_table(runs, job, place, float(dense[0]["bytes_per_step"])))
     if not tables:
@@ -240,12 +259,14 @@ def job_part(runs, job):
 
 
 def write_page(runs):
-    text = (f"{page.made_by('reproduce/budgets.py', runs.rows.values())} Models were trained with a cosine schedule and 4 "
-            "workers, by plain SGD unless a heading says otherwise. Each method has the spec whose bytes, those of worker 0, come near the budget. Its "
-            "rate is the best of three or more with seed 1: a rate at the end of the grid got the next one, and one at which any seed diverged does not count. Scores are "
-            "mean and standard deviation of the seeds. The best one is bold, and so is every other whose mean is as "
-            "good within the sum of both deviations.\n\n")
-    page.write_between("results-methods.md", "budgets", text + "\n".join(job_part(runs, job) for job in JOBS.values()))
+    text = (f"{page.made_by('reproduce/budgets.py', runs.rows.values())} Models were trained with a cosine "
+            "schedule and 4 workers, by plain SGD unless a heading says otherwise. Each method has the spec whose "
+            "bytes, those of worker 0, come near the budget. Its rate is the best of three or more with seed 1: a "
+            "rate at the end of the grid got the next one, and one at which any seed diverged does not count. Scores "
+            "are mean and standard deviation of the seeds. The best one is bold, and so is every other whose mean is "
+            "as good within the sum of both deviations.\n\n")
+    parts = (job_part(runs, job) for job in JOBS.values())
+    page.write_between("results-methods.md", "budgets", text + "\n".join(parts))
 
 
 def main():
