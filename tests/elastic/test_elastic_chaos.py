@@ -7,6 +7,7 @@
 #     make chaos MINUTES=30                  for so long, and more widely spaced; ends with a verdict
 #     make chaos MINUTES=30 OUT_ONLY=0.5     the same if about half of the workers can only call out
 import os
+import statistics
 import sys
 import tempfile
 
@@ -59,12 +60,13 @@ for spec in SPECS:
     job = ["--model", "fnn3", "--data", "fashion-mnist", "--limit", str(SAMPLES), "--batch", "16", "--seed", "3",
            "--epochs", str(epochs), "--lr-schedule", "cosine", "--lr", RATES.get(spec, "0.05"), "--eval-every", "0"]
     quiet, churned = quiet_accuracy(job, spec), [churned_run(spec, SEED, job, steps)]
-    # Runs with a few hundred steps differ by half a point. One that is far off has another beside it.
-    if churned[0] is not None and churned[0] <= quiet - 0.01:
-        churned.append(churned_run(spec, SEED + 1000, job, steps))
+    # Runs with a few hundred steps differ by half a point, by when workers are killed. What counts is the mean, and
+    # where one run is far off it has two more beside it.
+    while None not in churned and statistics.fmean(churned) <= quiet - 0.01 and len(churned) < 3:
+        churned.append(churned_run(spec, SEED + 1000 * len(churned), job, steps))
     print(f"{spec}: {quiet:.4f} without kills")
     if None not in churned:
-        check(sum(churned) / len(churned) > quiet - 0.01,
+        check(statistics.fmean(churned) > quiet - 0.01,
               f"'{spec}': accuracies {churned} after kills, {quiet} without")
 print(f"verdict: {len(recoveries)} kills, {sum(r <= SOON for r in recoveries)} of them followed by a step within "
       f"{SOON:g} s, the slowest by one after {max(recoveries, default=0):.2f} s; all else:")
