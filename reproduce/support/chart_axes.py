@@ -128,6 +128,7 @@ def axis_that_fits(length, *rest):
     """As many ticks as have room for their labels beside each other."""
     for most in range(8, 2, -1):
         axis = Axis(*rest, most=most)
-        if sum(width_of(s) + 6 for s in axis.labels()) < length:
+        places = [(axis.at(t) * length, width_of(s)) for t, s in zip(axis.ticks, axis.labels())]
+        if all(b - a > (wide + next_) / 2 + 6 for (a, wide), (b, next_) in zip(places, places[1:])):
             break
     return axis

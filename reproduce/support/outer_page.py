@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/results-outer.md: the tables of reproduce/outer."""
+"""docs/results-outer.md: the tables and the figure of reproduce/outer."""
+import os
 import statistics
 
-from support import page
+from support import charts, page
 from support.outer_runs import (LONGER, METHODS, MORE, MORE_SHORT, MORE_TRIED, MOST, PERIOD, RATES, TRIED, WORKERS,
                                 curve_of)
 from support.runs import SEEDS, TUNING_SEED
+from support.store import ROOT
 
 PAGE = "results-outer.md"
+FIGURE = os.path.join(ROOT, "docs", "figures", "outer-loss.svg")
 ROUNDED = 1e-4  # curves have five digits
 
 
@@ -136,6 +139,35 @@ def write_longer(runs):
     page.write_between(PAGE, "tried", page.table(header, tried_lines(runs, "tune-more", MORE_TRIED)))
 
 
+def mean_curve(rows):
+    """Steps, and the losses in the mean over seeds."""
+    points = [(p[0][0], statistics.fmean(loss for _, loss in p)) for p in zip(*map(curve_of, rows))]
+    return [step for step, _ in points], [loss for _, loss in points]
+
+
+def megabytes(runs, workers, sync, row, steps):
+    """What a worker has sent after so many steps. What a method sends more in its beginning than later
+    counts before the first point."""
+    own = runs.find("plan", workers, sync, 0, 1)
+    return [(float(row["bytes_sent"]) - (int(row["steps"]) - s) * float(own["bytes_sent"])) / 1e6 for s in steps]
+
+
+def draw(runs):
+    """Loss against bytes and against time; both have no zero, so their axes are logarithmic."""
+    figure = charts.Figure("Test loss against bytes and against time at 100 Mbit/s with 50 ms", columns=2, share_y=True)
+    for workers in WORKERS:
+        panels = [figure.panel(f"{workers} workers", x=x, y="test loss", log_x=True)
+                  for x in ("MB that a worker has sent", "seconds")]
+        for sync in METHODS:
+            rows = [runs.find("whole", workers, sync, runs.rate(sync), seed) for seed in SEEDS]
+            rows = [r for r in rows if r and not r["failed"]]
+            if rows and runs.find("plan", workers, sync, 0, 1):
+                steps, loss = mean_curve(rows)
+                panels[0].line(sync, megabytes(runs, workers, sync, rows[0], steps), loss)
+                panels[1].line(sync, [seconds(runs, workers, sync, s) for s in steps], loss)
+    figure.write(FIGURE)
+
+
 def write(runs):
     runs.dry = True
     lines = [line_of(runs, workers, sync) for workers in WORKERS for sync in METHODS]
@@ -147,3 +179,4 @@ def write(runs):
         ["P", "method", "computing", "step on the link", "bytes sent per step"], step_lines(runs)))
     page.write_between(PAGE, "tuned", page.table(["method", *(f"rate {r:g}" for r in RATES)], tuned_lines(runs)))
     write_longer(runs)
+    draw(runs)

@@ -229,6 +229,12 @@ def mean_curve(rows):
     return curve_of(rows[0])[0], [sum(c) / len(c) for c in zip(*curves)]
 
 
+def mean_bytes(rows):
+    """The megabytes that worker 0 has sent at the steps of mean_curve(), if all steps send as much."""
+    sent = sum(float(r["bytes_sent"]) / int(r["steps"]) for r in rows) / len(rows)
+    return [sent * step / 1e6 for step in curve_of(rows[0])[0]]
+
+
 def final_loss(row):
     """The training loss at the end of a run; infinite if it did not get there."""
     if row["failed"]:
