@@ -6,6 +6,7 @@ A test calls main(cases, sizes): started by ctest it starts itself again as work
 as often as `sizes` says; as a worker it runs every case with the rank and the number
 of workers. A worker that fails prints why, and the others are ended.
 """
+import importlib.metadata
 import importlib.util
 import os
 import subprocess
@@ -31,11 +32,10 @@ def skip_without_torch2(*modules):
 
 
 def skip_before(version):
-    """For what PyTorch has only since that version."""
-    import torch
-    have = tuple(int(n) for n in torch.__version__.split(".")[:2])
-    if have < tuple(int(n) for n in version.split(".")):
-        print(f"skipped: PyTorch {torch.__version__} is older than {version}")
+    """For what PyTorch has only since that version. Its version is read without the seconds that an import takes."""
+    installed = importlib.metadata.version("torch")
+    if tuple(map(int, installed.split(".")[:2])) < tuple(map(int, version.split("."))):
+        print(f"skipped: PyTorch {installed} is older than {version}")
         sys.exit(77)
 
 
