@@ -50,6 +50,7 @@ SPECS = {
     "randk": ("randk:0.0007", "randk:0.007", "randk:0.025"),
     "lowrank": (NONE, "lowrank:1", "lowrank:2"),
     "sign": (NONE, NONE, "sign:2048"),
+    "qsgd": (NONE, "qsgd:2,norm=l2,code=entropy", "qsgd:2,code=entropy"),
     "local": ("local:1000", "local:100", "local:36"),
     "diloco": (NONE, "diloco:100", "diloco:36"),
     "pqasgd": ("pqasgd:52,2", "pqasgd:13,4", "pqasgd:4,4"),
