@@ -128,6 +128,7 @@ typedef struct gw_optimizer_info {
     int nesterov;
     int workers;
     double beta1; /* of the running mean of gradients of Adam and AdamW; 0 for others */
+    uint64_t steps; /* of the whole training; 0: not known */
 } gw_optimizer_info;
 
 /* The answer of gw_spec_advise(). */

@@ -4,8 +4,9 @@
 
     torchrun --nproc_per_node 4 python/examples/gpt_text.py
 
-Workers meet every 100 steps. With --checkpoints a run that was stopped goes on where it
-was, bit for bit. The model needs no DistributedDataParallel; --ddp has it all the same.
+The first 40 steps are dense; then workers meet every 30 steps. With --checkpoints a run that
+was stopped goes on where it was, bit for bit. The model needs no DistributedDataParallel;
+--ddp has it all the same.
 """
 import argparse
 import hashlib
@@ -22,7 +23,7 @@ parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--steps", type=int, default=400)
 parser.add_argument("--batch", type=int, default=8, help="per worker")
 parser.add_argument("--lr", type=float, default=2e-3)
-parser.add_argument("--sync", default="diloco:100", help="the spec")
+parser.add_argument("--sync", default="diloco:30,momentum=0.6,start=40", help="the spec")
 parser.add_argument("--text", help="a file to learn from; the Python scripts here otherwise")
 parser.add_argument("--ddp", action="store_true", help="train in DistributedDataParallel")
 parser.add_argument("--checkpoints", help="directory to save to every 50 steps and at the end, and to resume from")

@@ -60,15 +60,16 @@ def attach(model: Any, spec: str, optimizer: Any = None, **options: Any) -> Hand
     return attach_to_torch(model, spec, optimizer, **options)
 
 
-def advise(spec: str, optimizer: Any, workers: int) -> Advice:
+def advise(spec: str, optimizer: Any, workers: int, steps: int = 0) -> Advice:
     """Returns the spec that does what `spec` asks for without a loss of accuracy with
     this optimizer, and what else is known about the two. attach() follows this advice.
 
-    optimizer  a torch.optim.Optimizer, or an OptimizerKind, which does not need torch"""
+    optimizer  a torch.optim.Optimizer, or an OptimizerKind, which does not need torch
+    steps      of the whole training; some methods cost more in short ones. 0: not known"""
     if not isinstance(optimizer, OptimizerKind):
         from .models.optimizer import kind_of
         optimizer = kind_of(optimizer)
-    return _advise(spec, optimizer, workers)
+    return _advise(spec, optimizer, workers, steps)
 
 
 def __getattr__(name: str) -> Any:

@@ -123,7 +123,7 @@ class MemoryInfo(Structure):
 class OptimizerInfo(Structure):
     _fields_ = [("struct_size", c_size_t), ("adaptive", c_int), ("momentum", c_double),
                 ("dampening", c_double), ("nesterov", c_int), ("workers", c_int),
-                ("beta1", c_double)]
+                ("beta1", c_double), ("steps", c_uint64)]
 
 
 class Advice(Structure):

@@ -157,11 +157,12 @@ def describe(spec: str) -> Description:
                        fragments=info.fragments, delay=info.delay, **traits)
 
 
-def advise(spec: str, optimizer: OptimizerKind, workers: int) -> Advice:
-    """Returns the spec that does what `spec` asks for without a loss of accuracy."""
+def advise(spec: str, optimizer: OptimizerKind, workers: int, steps: int = 0) -> Advice:
+    """Returns the spec that does what `spec` asks for without a loss of accuracy. steps are
+    those of the whole training, 0 if that is not known."""
     info = _api.OptimizerInfo(ctypes.sizeof(_api.OptimizerInfo), optimizer.adaptive,
                               optimizer.momentum, optimizer.dampening, optimizer.nesterov,
-                              workers, optimizer.beta1)
+                              workers, optimizer.beta1, steps)
     advice = _api.Advice(struct_size=ctypes.sizeof(_api.Advice))
     check(lib.gw_spec_advise(_encoded(spec), info, advice))
     return Advice(_text(advice.spec), bool(advice.takes_momentum), _text(advice.reason),

@@ -61,6 +61,16 @@ double gwi_ramp_density(const gwi_spec *spec, uint64_t step)
     return rung < RUNGS && rungs[rung] > density ? rungs[rung] : density;
 }
 
+uint64_t gwi_ramp_length(const gwi_spec *spec)
+{
+    double density = gwi_selector_of(spec)->density(spec);
+    uint64_t above = 0;
+
+    while (above < RUNGS && rungs[above] > density)
+        above++;
+    return options_of(spec)->warmup + above * options_of(spec)->ladder;
+}
+
 double gwi_ramp_most(const gwi_spec *spec)
 {
     double density = gwi_selector_of(spec)->density(spec);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # test_cli_examples.py - the examples of --help and of the pages are settings that work: the
-# command has nothing to warn of. Each is run for a step on small data, with what decides
-# about warnings: the method, the optimizer and the number of workers.
+# command has nothing to warn of. Each is run on small data, with what decides about warnings:
+# the method, the optimizer, the number of workers and that of steps, if it is small.
 import glob
 import os
 import re
@@ -14,8 +14,10 @@ import tempfile
 GRADWIRE = os.path.abspath(os.environ["GRADWIRE"])
 SOURCE = os.environ["GRADWIRE_SOURCE"]
 SMALL = ["--model", "softmax", "--data", "synthetic:train=400,test=50,dim=20,classes=4",
-         "--batch", "8", "--steps", "1", "--spawn", "threads"]
-DECIDE = {"--sync", "--optimizer", "--momentum", "--nesterov", "--workers", "--advice"}
+         "--batch", "8", "--spawn", "threads"]
+DECIDE = {"--sync", "--optimizer", "--momentum", "--nesterov", "--workers", "--advice", "--steps"}
+# More than methods begin with; examples without a number of steps are longer.
+STEPS = 330
 # A page may show what a method does that it advises against.
 SHOWN = {"results.md", "measuring.md"}
 failures = []
@@ -66,7 +68,8 @@ def decisive(before, args):
 def try_one(tmp, page, before, args, sync):
     flags = decisive(before, args)
     most = flags.get("--workers", "4").split()[0].split(":")[-1]  # of MIN:MAX
-    flags.update({"--sync": sync, "--workers": most})
+    steps = min(STEPS, int(flags.get("--steps", STEPS)))
+    flags.update({"--sync": sync, "--workers": most, "--steps": str(steps)})
     words = [w for flag in flags.items() for w in flag]
     r = subprocess.run([GRADWIRE, "train", *SMALL, *words, "--out", f"{tmp}/run", "--force"],
                        capture_output=True, text=True, timeout=60)

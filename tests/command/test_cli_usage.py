@@ -247,7 +247,7 @@ def advice():
             (sgd, "gtopk:0.001", "gtopk:0.001,warmup=64,ladder=64,putback=keep+momentum:0.9", "so low a density"),
             ([*sgd, "--advice", "off"], "topk:0.1", None, None)]:
         with tempfile.TemporaryDirectory() as directory:
-            r = run("train", *SMALL, "--steps", "2", "--workers", "2", "--sync", sync, *flags,
+            r = run("train", *SMALL, "--steps", "129", "--workers", "2", "--sync", sync, *flags,
                     "--out", directory + "/run", "--json")
         notes = [line for line in r.stderr.decode().splitlines() if line.startswith("note: ")]
         warnings = [line for line in r.stderr.decode().splitlines() if "warning: " in line]
@@ -310,7 +310,7 @@ def a_run_that_goes_away_is_told_of(tmp):
     """One line, whether progress is shown or not, and none in a run that goes well."""
     for flags, lines in (([], 1), (["--quiet"], 1), (["--lr", "0.02"], 0)):
         r = run("train", *SMALL, "--model", "fnn3", "--sync", "topk:0.1", "--lr", "5",
-                "--steps", "120", "--force", "--json", "--out", f"{tmp}/away", *flags)
+                "--steps", "150", "--force", "--json", "--out", f"{tmp}/away", *flags)
         told = [x for x in r.stderr.decode().splitlines() if x.startswith("gradwire: warning: ")]
         check(r.returncode == 0 and len(told) == lines, f"{flags}: {r.stderr!r}")
         warning = json.loads(r.stdout)["warning"]

@@ -382,6 +382,8 @@ def advises(rank, workers):
     advice = gradwire.advise("topk:0.01", SGD(net.parameters(), RATE, momentum=0.9), 4)
     assert advice.takes_momentum and advice.reason and not advice.warning, advice
     assert advice.spec == "topk:0.01,warmup=64,ladder=64+momentum:0.9", advice
+    advice = gradwire.advise("topk:0.01", SGD(net.parameters(), RATE, momentum=0.9), 4, steps=200)
+    assert "the first 256 steps" in advice.warning, advice
     advice = gradwire.advise("topk:0.01", torch.optim.Adam(net.parameters()), 4)
     assert not advice.takes_momentum and advice.spec == (
         "update:scale=auto+topk:0.01,warmup=64,ladder=64+momentum:0.6,dampening=0.6"), advice

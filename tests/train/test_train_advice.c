@@ -166,6 +166,7 @@ static void changes_are_told(void **state)
     gwt_config c = advised("topk:0.1");
 
     (void)state;
+    c.steps = 1000;
     assert_says(&c,
                 "topk:0.1 runs as topk:0.1,warmup=64,ladder=64+momentum:0.9: ", NULL);
     c.hyper.nesterov = 1;
@@ -187,6 +188,59 @@ static void changes_are_told(void **state)
     assert_says(&c, NULL, "a2sgd: models drift apart");
     c.sync = "gtopk:0.001";
     assert_says(&c, "momentum:0.9", "so low a density");
+}
+
+/* The library is told how long the run is. */
+static void short_runs_are_told(void **state)
+{
+    gwt_config c = advised("topk:0.1");
+
+    (void)state;
+    c.steps = 128;
+    assert_says(&c, "momentum:0.9", "topk:0.1: the first 128 steps");
+    c.steps = 129;
+    assert_says(&c, "momentum:0.9", NULL);
+    c.steps = 128;
+    c.advice = 0;
+    assert_says(&c, NULL, NULL);
+    c.advice = 1;
+    c.optimizer = "adam";
+    assert_says(&c, "update:", "topk:0.1: the first 128 steps");
+}
+
+static void write_text(const char *name, int words)
+{
+    char path[512];
+
+    snprintf(path, sizeof path, "%s/%s.txt", test_folder, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (int i = 0; i < words; i++)
+        fprintf(f, "%s", i % 3 == 0 ? "one " : "two ");
+    assert_int_equal(fclose(f), 0);
+}
+
+/* The trainer knows models that had only begun to learn. */
+static void beginners_are_told(void **state)
+{
+    gwt_config c = advised("topk:0.1");
+    char data[512];
+
+    (void)state;
+    write_text("train", 4000);
+    write_text("valid", 400);
+    write_text("test", 400);
+    snprintf(data, sizeof data, "text:%s", test_folder);
+    c.model = "lstm:8";
+    c.data = data;
+    c.sequence = 10;
+    c.steps = 996;
+    assert_says(&c, "momentum:0.9", "this model had a perplexity 7 % higher");
+    c.steps = 997;
+    assert_says(&c, "momentum:0.9", NULL);
+    c.steps = 996;
+    c.hyper.momentum = 0.0;
+    assert_says(&c, NULL, NULL);
 }
 
 /* ---- going on ------------------------------------------------------------------ */
@@ -349,6 +403,8 @@ int main(void)
         RUN(limits_are_those_of_the_stage),
         RUN(decay_is_not_scaled),
         RUN(changes_are_told),
+        RUN(short_runs_are_told),
+        RUN(beginners_are_told),
         RUN(advised_runs_go_on),
         RUN(runs_of_before_go_on),
         RUN(other_settings_are_refused),

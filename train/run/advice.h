@@ -8,8 +8,12 @@
 #include "run/job.h"
 
 /* Fills in job->used by --advice, and says in job->notes what was changed and why.
- * What a method is known to cost is added to job->warnings. GW_ERR_SPEC, GW_ERR_ARG. */
+ * GW_ERR_SPEC, GW_ERR_ARG. */
 gw_status gwt_advise(gwt_job *job);
+
+/* Adds to job->warnings what the method is known to cost in a run of
+ * job->total_steps. */
+gw_status gwt_warn(gwt_job *job);
 
 /* Goes on as the checkpoint of that name does: with this spec, and this momentum of the
  * optimizer. GW_ERR_DATA if they are none. */

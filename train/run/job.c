@@ -199,6 +199,7 @@ static gw_status prepare_own(gwt_job *job)
     GWT_TRY(choose_augment(job));
     GWT_TRY(check_model(job));
     GWT_TRY(plan_steps(job));
+    GWT_TRY(gwt_warn(job));
     return make_shared(job);
 }
 
