@@ -138,6 +138,15 @@ static const advised table[] = {
     {"diloco:30", SGD(.momentum = 0), NULL, 0, NULL},
     {"diloco:9", ADAM, NULL, 0, NULL},
     {"sparseloco:30", ADAM, NULL, 0, NULL},
+    /* Momentum moves all the same; changes of the model cannot be late. */
+    {"topk:0.01,delay=1", SGD(.momentum = 0.9),
+     "topk:0.01,delay=1,warmup=64,ladder=64+momentum:0.9", 1, "leave out delay=1"},
+    {"gtopk:0.001,delay=1", ADAM, NULL, 0, "take the same without delay"},
+    {"topk:0.01,delay=1", RMSPROP, NULL, 0, "take the same without delay"},
+    {"topk:0.01,delay=1", SGD(.momentum = 0), NULL, 0, NULL},
+    {"topk:0.01,delay=1+momentum:0.6,dampening=0.6", ADAM, NULL, 0, NULL},
+    {"dense:delay=1", SGD(.momentum = 0.9), NULL, 0, "leave out delay=1"},
+    {"dense:delay=1", ADAM, NULL, 0, NULL},
     /* Runs that end before the density is reached. */
     {"topk:0.01", SGD(.momentum = 0.9, .steps = 256),
      "topk:0.01,warmup=64,ladder=64+momentum:0.9", 1, "the first 256 steps"},
