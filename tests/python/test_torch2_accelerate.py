@@ -66,4 +66,5 @@ def unwraps(rank, workers):
 
 
 if __name__ == "__main__":
-    torch_crew.main(torch_adapters.cases(train) + [unwraps], [2, 4])
+    more = [torch_adapters.another_number(train), unwraps]
+    torch_crew.main(torch_adapters.cases(train) + more, [2, 4])

@@ -77,5 +77,5 @@ def misses_files(rank, workers):
 
 
 if __name__ == "__main__":
-    torch_crew.main(torch_adapters.cases(train) + [resumes_in_the_middle, misses_files],
-                    [2, 4])
+    more = [torch_adapters.another_number(train), resumes_in_the_middle, misses_files]
+    torch_crew.main(torch_adapters.cases(train) + more, [2, 4])

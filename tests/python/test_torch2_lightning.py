@@ -79,4 +79,5 @@ def skips_with_closures(rank, workers):
 
 
 if __name__ == "__main__":
-    torch_crew.main(torch_adapters.cases(train) + [refuses, skips_with_closures], [2, 4])
+    more = [torch_adapters.another_number(train), refuses, skips_with_closures]
+    torch_crew.main(torch_adapters.cases(train) + more, [2, 4])

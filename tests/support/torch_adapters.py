@@ -18,7 +18,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.data import TensorDataset
 
+import torch_crew
 import torch_replay
+
+# The jobs of a test, of 2 and of 4 workers, have one folder in common.
+if not torch_crew.is_worker():
+    in_common = tempfile.TemporaryDirectory()
+    os.environ["ADAPTERS_IN_COMMON"] = in_common.name
 
 SAMPLES, BATCH = 80, 4  # 10 steps in an epoch on 2 workers, 5 on 4
 # How far plain DDP may be, as a part of the largest number: it divides before it sums.
@@ -160,6 +166,21 @@ def check_resume(train, setting):
     check_memories(whole.state_dict(), second.state_dict())
     whole.detach()
     second.detach()
+
+
+def another_number(train):
+    """The case in which four workers resume what two have saved, with models that differ:
+    nobody begins anew, and one model comes out. test_python_worker_state.py looks at the
+    numbers."""
+    def resumed_by_others(rank, workers):
+        place, before = os.environ["ADAPTERS_IN_COMMON"], 2 * SAMPLES // BATCH // 2
+        handle, net = train(place, "sgd", 2 if workers == 2 else 3, RESUMED["sgd"])
+        steps = handle.stats()["steps"]
+        assert steps == before if workers == 2 else steps >= before, steps
+        handle.detach()
+        assert all(torch.equal(numbers(net), other) for other in everybody(numbers(net)))
+
+    return resumed_by_others
 
 
 def all_of(rank, workers):

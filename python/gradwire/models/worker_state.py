@@ -12,7 +12,7 @@ saves the bytes and does not look into them.
 from __future__ import annotations
 
 import io
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -45,8 +45,12 @@ class WorkerState:
         """Takes up this worker's part of what all workers had, in the order of ranks. If
         there were as many workers as now, only the own one need be there. All workers
         call it together."""
-        mine = states[self._handle.rank % len(states)]
         same = len(states) == self._handle.workers
+        if not same:
+            self._refuse_other_number(states)
+        mine = states[self._handle.rank] if same else {
+            key: average([state[key] for state in states])
+            for key in ("optimizer", "model") if key in states[0]}
         self._handle.load_state_dict(mine["handle"] if same else
                                      [state["handle"] for state in states])
         if "optimizer" in mine:
@@ -55,6 +59,13 @@ class WorkerState:
             with torch.no_grad():
                 for name, p in self._model.named_parameters():
                     p.copy_(mine["model"][name])
+
+    def _refuse_other_number(self, states: List[Mapping[str, Any]]) -> None:
+        """Models that the method itself never averages may be as far apart as they like."""
+        if "model" in states[0] and not needs_optimizer(self._handle.spec):
+            raise DataError(f"{len(states)} workers saved models that differ, which "
+                            f"'{self._handle.spec}' never averages; resume with "
+                            f"{len(states)} workers, not {self._handle.workers}")
 
     # ---- of all workers, on rank 0 ---------------------------------------------
 
@@ -84,3 +95,16 @@ def unpack(data: torch.Tensor) -> Dict[str, Any]:
     """A worker's state from its bytes. Tensors and plain values are all it can have."""
     stream = io.BytesIO(data.numpy().tobytes())
     return torch.load(stream, map_location="cpu", weights_only=True)
+
+
+def average(values: Sequence[Any]) -> Any:
+    """The average of what workers have: of the numbers in tensors, by the same keys. What
+    cannot be averaged, such as a count of steps, is the first worker's."""
+    first = values[0]
+    if isinstance(first, torch.Tensor) and first.is_floating_point():
+        total = sum(value.double() for value in values)
+        return torch.as_tensor(total / len(values)).to(first.dtype)
+    if isinstance(first, Mapping):
+        keys = dict.fromkeys(key for value in values for key in value)
+        return {key: average([value[key] for value in values if key in value]) for key in keys}
+    return first
