@@ -6,6 +6,7 @@ import copy
 import os
 import tempfile
 import threading
+from unittest import mock
 
 import torch_crew
 
@@ -13,6 +14,7 @@ torch_crew.skip_without("numpy", "torch")
 import numpy as np
 import torch
 from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.utils.checkpoint import checkpoint
 
 import gradwire
@@ -295,6 +297,56 @@ def refuses(rank, workers):
     handle.detach()
 
 
+# As their packages call them; nobody has these packages here.
+FOREIGN = {("deepspeed.runtime.engine", "DeepSpeedEngine"): "does not support DeepSpeed engines",
+           ("fairscale.nn.data_parallel.sharded_ddp", "ShardedDataParallel"):
+               "does not support FairScale's wrappers",
+           ("colossalai.booster.plugin", "GeminiDDP"): "does not support ColossalAI's wrappers",
+           ("torch_xla.distributed.fsdp", "XlaShard"): "does not support the wrappers of PyTorch/XLA"}
+
+
+def refuses_foreign(rank, workers):
+    """Wrappers that exchange gradients themselves; layers of those packages are fine."""
+    for (package, name), sentence in FOREIGN.items():
+        kind = type(name, (nn.Linear,), {"__module__": package})
+        torch_crew.raises(ValueError, sentence, lambda: gradwire.attach(kind(3, 3), "dense"))
+        gradwire.attach(nn.Sequential(kind(3, 3)), "dense").detach()
+    parallel = nn.Linear(3, 3)
+    parallel.weight.device_mesh = "of DTensor"
+    torch_crew.raises(ValueError, "'weight' is distributed, but not by fully_shard(); gradwire does "
+                      "not support tensor parallelism", lambda: gradwire.attach(parallel, "dense"))
+    with mock.patch("torch.distributed.get_backend", lambda group: "nccl"):
+        torch_crew.raises(ValueError, "moves host memory, such as Gloo's, and 'nccl' does not",
+                          lambda: gradwire.attach(new_net(), "dense", transport="group"))
+
+
+def zero_redundancy(rank, workers):
+    """An optimizer that exchanges models itself: refused where the spec does, too; with
+    gradients it is the optimizer that it shards."""
+    def zero(net):
+        return ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam, lr=0.01)
+
+    for spec, text in (("gtopk:0.01", "give attach() momentum='off' to use 'gtopk:0.01'"),
+                       ("local:4", "take a method that exchanges gradients"),
+                       ("update:start=2,scale=1.4+gtopk:0.05", "take a method")):
+        net = new_net()
+        torch_crew.raises(ValueError, text, lambda: gradwire.attach(net, spec, zero(net)))
+    torch_crew.raises(ValueError, "take a method", lambda: gradwire.attach(
+        net, "local:4", zero(net), momentum="off"))
+    results = []
+    for make in (zero, lambda net: torch.optim.Adam(net.parameters(), lr=0.01)):
+        net = new_net()
+        optimizer = make(net)
+        handle = gradwire.attach(net, "gtopk:0.05", optimizer, momentum="off")
+        for step in range(4):
+            optimizer.zero_grad(set_to_none=True)
+            loss_of(net, step, rank).backward()
+            optimizer.step()
+        handle.detach()
+        results.append(vector(net))
+    assert torch.equal(*results)
+
+
 # ---- without torch.distributed -------------------------------------------------
 
 
@@ -334,7 +386,7 @@ def on_threads():
 
 
 CASES = [equals_alone, checkpoints_inside, unused, late_gradients, bits_of_the_library,
-         averages_models, resumes, skips, detaches, refuses]
+         averages_models, resumes, skips, detaches, refuses, refuses_foreign, zero_redundancy]
 
 if __name__ == "__main__":
     if not torch_crew.is_worker():

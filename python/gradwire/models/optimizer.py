@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from ..errors import GradwireError
-from ..spec import Advice, OptimizerKind, advise
+from ..spec import Advice, OptimizerKind, advise, needs_optimizer
 from ..sync import Sync
 
 Parameters = Mapping[str, torch.nn.Parameter]
@@ -101,6 +101,7 @@ def plan(spec: str, optimizer: Optional[torch.optim.Optimizer], workers: int,
     if optimizer is None:
         return Plan(spec)
     advice = advise(spec, kind_of(optimizer), workers)
+    _refuse_two_exchanges(optimizer, spec, spec if momentum == "off" else advice.spec)
     if momentum == "off":
         return Plan(spec, warning=_warning_of_off(spec, optimizer, advice))
     why = _obstacle(optimizer, parameters) if advice.takes_momentum else ""
@@ -112,14 +113,31 @@ def plan(spec: str, optimizer: Optional[torch.optim.Optimizer], workers: int,
     return Plan(advice.spec, moved, line, advice.warning)
 
 
+def _exchanges_models(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether it does so in step(). It is known by its name, so that nobody has to import
+    it."""
+    return any(kind.__name__ == "ZeroRedundancyOptimizer" for kind in type(optimizer).__mro__)
+
+
+def _refuse_two_exchanges(optimizer: torch.optim.Optimizer, asked: str, spec: str) -> None:
+    """An optimizer that makes the workers' models equal in step() leaves nothing to
+    exchange after it."""
+    if not (needs_optimizer(spec) and _exchanges_models(optimizer)):
+        return
+    what = (f"'{asked}' does, too; take a method that exchanges gradients" if needs_optimizer(asked)
+            else f"'{spec}' would do, too; give attach() momentum='off' to use '{asked}' as it is")
+    raise ValueError(f"ZeroRedundancyOptimizer exchanges models itself, which {what}")
+
+
 def _warning_of_off(spec: str, optimizer: torch.optim.Optimizer, advice: Advice) -> str:
     adaptive = not isinstance(optimizer, torch.optim.SGD)
     if not advice.takes_momentum and not (adaptive and advice.reason):
         return advice.warning
     name = type(optimizer).__name__ if adaptive else (
         f"momentum {max(_values(optimizer, 'momentum')):g}")
-    return (f"{name} on top of {spec} is known to cost accuracy; '{advice.spec}' is what "
-            "momentum='auto' would take (docs/choosing.md)")
+    remedy = ("the remedy exchanges models, as it does itself" if _exchanges_models(optimizer)
+              else f"'{advice.spec}' is what momentum='auto' would take")
+    return f"{name} on top of {spec} is known to cost accuracy; {remedy} (docs/choosing.md)"
 
 
 def _obstacle(optimizer: torch.optim.Optimizer, parameters: Parameters) -> str:
