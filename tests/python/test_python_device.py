@@ -207,6 +207,15 @@ def says_so(rank, workers):
         here, near = train(rank, spec, "host", momentum="off")
         here.detach()
         assert equal(far, near), spec
+    for make, stage in ((lambda p: torch.optim.SGD(p, lr=RATE, momentum=0.9), "momentum"),
+                        (torch.optim.AdamW, "update")):  # what attach() makes of the spec
+        model, said = new_net(), io.StringIO()
+        with contextlib.redirect_stderr(said):
+            handle = gradwire.attach(model, "gtopk:0.02", make(model.parameters()),
+                                     residual="device")
+        assert handle._sync.residual is None and stage in handle.spec, handle.spec
+        assert ("cannot select on the device" in said.getvalue()) == (rank == 0)
+        handle.detach()
     torch_crew.raises(ValueError, "invalid residual='gpu'",
                       lambda: train(rank, "topk:0.1", "gpu"))
 
