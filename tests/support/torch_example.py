@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 
 from torch_crew import skip_without
 
@@ -57,16 +58,19 @@ def make_corpus(directory, train=400, test=40):
 
 
 def run(script, workers, directory, *arguments, python=sys.executable, env=os.environ):
-    """What the script prints. Redirecting is what lets the torchrun of PyTorch 1.13 run
-    on Python 3.11; the port is any that is free."""
+    """What the script prints, and how long it took. Redirecting is what lets the torchrun of
+    PyTorch 1.13 run on Python 3.11; the port is any that is free."""
     command = [python, "-m", "torch.distributed.run", "--nproc_per_node",
                str(workers), "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0",
                "--redirects", "1", "--tee", "1", "--log_dir", directory, script, *arguments]
     env = dict(env, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
     for _ in range(3):
+        begin = time.monotonic()
         out = subprocess.run(command, env=env, cwd=directory, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, text=True)
         print(out.stdout)
+        print(f"{os.path.basename(script)}, {workers} processes: {time.monotonic() - begin:.1f} s",
+              flush=True)
         if out.returncode == 0 or ABORTED not in out.stdout:
             break
     assert out.returncode == 0, f"{script} ended with {out.returncode}"
