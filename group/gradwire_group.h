@@ -74,10 +74,13 @@ GW_API gw_status gw_group_join(gw_group **out, const gw_group_options *opt);
 /* Waits until there are enough members, connects with them, and makes a comm of the new
  * view. Members are ranked by the time at which they joined, so worker 0 was there
  * before all others. Free the comm of the last view before or after. There is no time
- * limit while members are missing; gw_group_interrupt() ends the wait. A meeting that
- * is away may come back within the time limit. Fails with GW_ERR_PEER if it does not,
- * GW_ERR_MISMATCH if it sends this member away, GW_ERR_STOPPED, or GW_ERR_NOMEM. The
- * group can be used again after a failure. */
+ * limit while members are missing; gw_group_interrupt() ends the wait. Nor is there one
+ * while the meeting is away, if this member has been in a view: it waits until the
+ * meeting is back, and tells so once. In the first view, a meeting that is away may
+ * come back within the time limit. Fails with GW_ERR_PEER if it does not; with
+ * GW_ERR_TIMEOUT, which names the member, if one of the first view cannot be reached,
+ * while later another view is made; GW_ERR_MISMATCH if the meeting sends this member
+ * away; GW_ERR_STOPPED, GW_ERR_NOMEM. The group can be used again after a failure. */
 GW_API gw_status gw_group_next(gw_group *group, gw_comm **out);
 
 /* Returns whether a new view is due because a member is gone or another waits to enter.
@@ -108,9 +111,9 @@ GW_API void gw_group_interrupt(gw_group *group);
 
 /* Says that this worker is about to leave. gw_group_next() still waits for a view, in
  * which the worker can hand over what it has, as long as others are on their way to
- * one. If there are too few workers for a view, or this one has never been in any, it
- * fails with GW_ERR_STOPPED instead. It may be called from another thread or a signal
- * handler. */
+ * one. If there are too few workers for a view, this one has never been in any, or the
+ * meeting is away for more than three seconds, it fails with GW_ERR_STOPPED instead. It
+ * may be called from another thread or a signal handler. */
 GW_API void gw_group_leaving(gw_group *group);
 
 /* Tells the meeting that this worker leaves, and releases group, which may be NULL. If

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MOST_WORKERS = 1024 };
@@ -19,6 +20,10 @@ enum { NAP_MS = 100 };
 
 /* How long a hub that leaves goes on passing messages on. */
 #define LINGER_SECONDS 10.0
+
+/* How long a member that is about to leave waits for a meeting that is away: one that
+ * was started anew is back by then. */
+#define GRACE_SECONDS 3.0
 
 static void tell(gw_group *g, const char *format, ...) GW_PRINTF(2, 3);
 static void tell(gw_group *g, const char *format, ...)
@@ -219,6 +224,7 @@ static gw_status hear_presence(gw_group *g, const char *line)
         g->next_id = id;
     } else if (strncmp(line, "away ", 5) == 0) {
         g->away_at = gwg_now();
+        g->told_away = 0;
         snprintf(g->away, sizeof g->away, "%.127s", line + 5);
         tell(g, "%s; those who have met go on", g->away);
     } else if (strcmp(line, "back") == 0) {
@@ -301,11 +307,41 @@ gw_status gwg_group_hear(gw_group *g)
 /* ---- the next view
  * ------------------------------------------------------------------- */
 
+/* Those who have met keep what they have until the meeting is back, however long that
+ * takes; they say so once. */
+static void tell_away(gw_group *g)
+{
+    time_t at = time(NULL) - (time_t)(gwg_now() - g->away_at);
+    char since[32] = "";
+    struct tm local;
+
+    if (g->told_away)
+        return;
+    g->told_away = 1;
+    if (localtime_r(&at, &local) != NULL)
+        strftime(since, sizeof since, "%Y-%m-%d %H:%M:%S", &local);
+    tell(g, "waiting for the meeting, away since %s: %s", since, g->away);
+}
+
+/* Whether a member that began to wait at `start` goes on to wait for the meeting. */
+static gw_status wait_for_meeting(gw_group *g, double start)
+{
+    double now = gwg_now(), since = g->away_at > start ? g->away_at : start;
+
+    if (g->leaving && now - g->away_at > GRACE_SECONDS)
+        return gw_fail(GW_ERR_STOPPED, "this worker leaves, and %s", g->away);
+    if (!g->met && now - since > g->self.timeout)
+        return gw_fail(GW_ERR_PEER, "%s, and this worker has met no other yet",
+                       g->away);
+    if (g->met)
+        tell_away(g);
+    return GW_OK;
+}
+
 /* Waits for a view that is complete. */
 static gw_status await_view(gw_group *g)
 {
     uint64_t last = g->view;
-
     double start = gwg_now();
 
     gwg_link_ask(g->link, last, g->limit != NULL ? gw_limit_seconds(g->limit) : 0);
@@ -315,29 +351,32 @@ static gw_status await_view(gw_group *g)
         GWG_TRY(gwg_group_hear(g));
         if (g->view > last && g->known == g->count)
             return GW_OK;
-        /* Who has been in no view has nothing to hand over. */
-        if (g->leaving && (g->lacking || g->members == NULL))
+        /* Who has met nobody has nothing to hand over. */
+        if (g->leaving && (g->lacking || !g->met))
             return gw_fail(GW_ERR_STOPPED, "this worker leaves, and there are too few "
                                            "others to hand anything over to");
-        double since = g->away_at > start ? g->away_at : start;
-        if (g->away_at > 0 && gwg_now() - since > g->self.timeout)
-            return gw_fail(GW_ERR_PEER, "%s", g->away);
+        if (g->away_at > 0)
+            GWG_TRY(wait_for_meeting(g, start));
         nap(g);
     }
 }
 
+/* A member that cannot be reached, such as one that hangs, has its chance in the view;
+ * those who have met before try again without it. */
 gw_status gw_group_next(gw_group *g, gw_comm **out)
 {
-    gw_status st;
-
     *out = NULL;
-    do {
+    for (;;) {
         if (g->link == NULL)
             GWG_TRY(register_here(g));
         GWG_TRY(await_view(g));
-        st = gwg_mesh(g, out);
-    } while (st == GW_PENDING);
-    return st;
+        gw_status st = gwg_mesh(g, out);
+        g->met = g->met || st == GW_OK;
+        if (st == GW_ERR_TIMEOUT && g->met)
+            tell(g, "%s; asking for another view", gw_error_message());
+        else if (st != GW_PENDING)
+            return st;
+    }
 }
 
 int gw_group_due(gw_group *g)

@@ -31,6 +31,8 @@ struct gw_group {
     uint64_t id, next_id;   /* in the view, and from the next view on */
     double away_at;         /* since when the meeting does not answer; 0: it does */
     char away[128];         /* what is known about that */
+    int told_away;          /* it has said that it waits for the meeting */
+    int met;                /* it has been connected with all members of a view */
     uint64_t view;          /* 0: none yet */
     int over;               /* the meeting has said that the view is over */
     int lacking;            /* it has said that there are too few for the next one, and

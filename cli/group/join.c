@@ -73,10 +73,15 @@ gw_status gwc_key_read(const char *path, char **key)
 /* ---- joining -----------------------------------------------------------------------
  */
 
+/* Only this program knows what Ctrl-C does to it. */
 static void tell(void *arg, const char *line)
 {
+    static const char waits[] = "waiting for the meeting";
+    int may_end = strncmp(line, waits, sizeof waits - 1) == 0;
+
     (void)arg;
-    fprintf(stderr, "note: %s\n", line);
+    fprintf(stderr, "note: %s%s\n", line,
+            may_end ? "; Ctrl-C ends the run, with a checkpoint if it writes any" : "");
 }
 
 gw_status gwc_join_later(gwc_joined **out, const gwc_join_options *opt, int least,

@@ -292,15 +292,14 @@ static gw_status enter_view(gwt_elastic *e)
     return GW_OK;
 }
 
-/* What this worker has not sent goes nowhere: others are too few for a view, and one of
- * them has the run directory. */
+/* What this worker has not sent goes nowhere: others wait for more workers, or for the
+ * meeting, and one of them has the run directory. */
 static gw_status leave_behind(const gwt_elastic *e)
 {
     char line[160];
 
     snprintf(line, sizeof line,
-             "this worker leaves others that are too few to go on; a residual of norm "
-             "%.3g is lost",
+             "this worker leaves others that wait; a residual of norm %.3g is lost",
              gw_sync_residual_norm(e->w.sync));
     say(e, line);
     return gw_fail(GW_ERR_STOPPED, "this worker has left");
