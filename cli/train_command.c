@@ -348,7 +348,7 @@ static void watch(void *arg, gwt_event event, const gwt_progress *progress)
     const watching *w = arg;
 
     w->display.tell(w->display.arg, event, progress);
-    if (event == GWT_EVENT_LOG)
+    if (event == GWT_EVENT_LOG || event == GWT_EVENT_STEP)
         gwc_join_report(w->joined, progress);
 }
 

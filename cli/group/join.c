@@ -15,11 +15,15 @@
 
 enum { KEY_CAP = 1024 + 2 };
 
+/* Between two reports to a meeting. */
+#define REPORT_SECONDS 1.0
+
 struct gwc_joined {
     gw_group *volatile group;
     gw_group_options options; /* of one that is to be joined */
     char *key;
     volatile sig_atomic_t asked; /* to leave */
+    double reported_at;
 };
 
 /* ---- the key -----------------------------------------------------------------------
@@ -181,8 +185,12 @@ gw_status gwc_join(gwc_joined **out, gw_comm **comm, const gwc_join_options *opt
 
 void gwc_join_report(gwc_joined *joined, const gwt_progress *p)
 {
-    if (joined == NULL || joined->group == NULL)
+    double now = gwt_now();
+
+    if (joined == NULL || joined->group == NULL ||
+        (now - joined->reported_at < REPORT_SECONDS && p->step < p->steps))
         return;
+    joined->reported_at = now;
     gw_group_report(joined->group,
                     &(gw_group_progress){.struct_size = sizeof(gw_group_progress),
                                          .step = p->step,

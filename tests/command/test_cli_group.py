@@ -99,7 +99,9 @@ other = joined(where, 2, "--out", "later", "--lr", 0.3)
 ends = [end(w) for w in (waiting, other)]
 check(all(code in (1, 2) and "--lr" in err for code, _, err in ends), f"workers with other rates: {ends}")
 
-pair = [joined(where, 2, "--epochs", 1000000, "--out", "killed") for _ in range(2)]
+# Nothing is logged in this run: the meeting hears of steps.
+endless = ["--epochs", 1000000, "--log-every", 10**12, "--eval-every", 0]
+pair = [joined(where, 2, *endless, "--out", "killed") for _ in range(2)]
 while '"running": 2' not in run("status", where, "--key-file", "job.key", "--json").stdout:
     pass
 table = succeed("status", where, "--key-file", "job.key").stdout
@@ -115,6 +117,10 @@ status = json.loads(succeed("status", where, "--key-file", "job.key", "--json").
 first = min(status["workers"], key=lambda w: w["id"])
 check(first["step"] > 0 and first["loss"] >= 0 and first["samples_per_second"] > 0 and first["bytes_sent"] > 0,
       f"status says {status}")
+step = first["step"]
+while min(status["workers"], key=lambda w: w["id"])["step"] <= step and pair[1].poll() is None:
+    status = json.loads(succeed("status", where, "--key-file", "job.key", "--json").stdout)
+check(pair[1].poll() is None and os.path.getsize("killed/metrics.jsonl") == 0, "the meeting hears of steps")
 pair[0].send_signal(signal.SIGKILL)
 pair[0].wait()
 code, _, err = end(pair[1])
