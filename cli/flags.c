@@ -67,6 +67,11 @@ static gw_status store_range(const gwc_flag *flag, const char *title, const char
     uint64_t least = 0, most;
     char first[32];
 
+    if (text[strspn(text, "0123456789:")] != '\0')
+        return gw_fail(GW_ERR_ARG,
+                       "%s: '%s' is neither a whole number nor MIN:MAX, such as 2:8, "
+                       "for workers that --join brings together",
+                       title, text);
     if (colon != NULL) {
         snprintf(first, sizeof first, "%.*s", (int)(colon - text), text);
         GWT_TRY(gwt_parse_count(title, first, count_of(flag->min), count_of(flag->max),
@@ -180,6 +185,10 @@ static gw_status read_one(const gwc_flag *flags, size_t count, const char *comma
     if (*at + 1 >= argc)
         return gw_fail(GW_ERR_ARG, "--%s needs a value: --%s %s", name, name,
                        flag->arg);
+    if (named_by(flags, count, argv[*at + 1]) != NULL)
+        return gw_fail(GW_ERR_ARG,
+                       "--%s needs a value: --%s %s; the flag %s follows it", name,
+                       name, flag->arg, argv[*at + 1]);
     *at += 1;
     return store(flag, argv[*at], settings);
 }

@@ -101,9 +101,9 @@ static const gwc_flag flags[] = {
      1024},
 
     {.help = "Workers on several machines without MPI"},
-    {"join", "MEETING", NULL,
-     "be one worker of the job that meets at MEETING, such\n"
-     "as tcp://HOST:7077, where 'gradwire meet' runs",
+    {"join", "tcp://HOST:PORT", NULL,
+     "be one worker of the job that meets there, where\n"
+     "'gradwire meet' runs, or at etcd://HOST:PORT/JOB",
      GWC_TEXT, AT(join.meeting), 0, 0},
     {"key-file", "FILE", NULL,
      "file with the job's key [the environment variable\n"

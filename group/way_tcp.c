@@ -42,19 +42,14 @@ static gw_status parse(gwg_self *self, const char *text)
 /* ---- calling -----------------------------------------------------------------------
  */
 
-static gw_status fail_silent(void)
-{
-    return gw_fail(GW_ERR_PEER, "the meeting does not answer");
-}
-
-/* Waits until the connection can move, but not past the time `end`. Without a link
- * nobody can end the wait. */
+/* Waits until the connection can move, but not past the time `end`: GW_ERR_TIMEOUT,
+ * without a message. Without a link nobody can end the wait. */
 static gw_status rest(gwg_link *link, int fd, short events, double end)
 {
     double left = end - gwg_now();
 
     if (left <= 0)
-        return fail_silent();
+        return GW_ERR_TIMEOUT;
     if (link == NULL) {
         struct pollfd p = {.fd = fd, .events = events};
         poll(&p, 1, (int)(1e3 * left) + 1);
@@ -63,6 +58,27 @@ static gw_status rest(gwg_link *link, int fd, short events, double end)
     gwg_link_sleep(link, fd, events, left);
     return gwg_link_wishes(link).leaves ? gw_fail(GW_ERR_STOPPED, "this worker leaves")
                                         : GW_OK;
+}
+
+/* Whoever listens there, but says nothing, may be anybody. */
+static gw_status fail_silent(const gwg_address *at)
+{
+    return gw_fail(GW_ERR_PEER,
+                   "something listens at '%s:%s', but did not answer in time: is it a "
+                   "gradwire meeting, and not stopped?",
+                   at->host, at->port);
+}
+
+static gw_status fail_call(gw_status st, const gwg_address *at)
+{
+    if (st == GW_ERR_STOPPED)
+        return st;
+    if (st == GW_ERR_TIMEOUT)
+        return fail_silent(at);
+    return gw_fail(GW_ERR_PEER,
+                   "the meeting at '%s:%s' turned this worker away: is it a "
+                   "gradwire meeting, with the same job and key?",
+                   at->host, at->port);
 }
 
 /* Connects with the meeting and proves the key. */
@@ -85,26 +101,24 @@ static gw_status call(gwg_talk *out, const gwg_self *self, gwg_link *link, doubl
         return GW_OK;
     }
     gwg_conn_free(conn);
-    return gw_fail(GW_ERR_PEER,
-                   "the meeting at '%s:%s' turned this worker away: is it a "
-                   "gradwire meeting, with the same job and key?",
-                   at->host, at->port);
+    return fail_call(st, at);
 }
 
 /* Waits for a line. */
-static gw_status await_line(gwg_talk *t, gwg_link *link, char line[GWG_LINE_CAP],
-                            double end)
+static gw_status await_line(gwg_talk *t, const gwg_self *self, gwg_link *link,
+                            char line[GWG_LINE_CAP], double end)
 {
     gw_status st;
 
-    for (;;) {
-        st = gwg_talk_take(t, line);
-        if (st != GW_PENDING)
-            return st;
+    while ((st = gwg_talk_take(t, line)) == GW_PENDING) {
         GWG_TRY(gwg_talk_move(t));
-        if (!gwg_talk_has_more(t))
-            GWG_TRY(rest(link, gwg_conn_fd(t->conn), gwg_talk_events(t), end));
+        if (gwg_talk_has_more(t))
+            continue;
+        st = rest(link, gwg_conn_fd(t->conn), gwg_talk_events(t), end);
+        if (st != GW_OK)
+            return st == GW_ERR_TIMEOUT ? fail_silent(&self->meetings[0]) : st;
     }
+    return st;
 }
 
 /* Joins, or comes back. */
@@ -120,7 +134,7 @@ static gw_status enter(way *w, double end)
         "join 3 %d %d %d %d %d %s %s %016" PRIx64 " %" PRIu64 " %" PRIu64 " %" PRIu64,
         s->terms.min, s->terms.max, s->terms.plain, s->terms.streams, s->port,
         s->address, s->name, s->token, w->senior, w->view, w->count));
-    GWG_TRY(await_line(&w->talk, w->link, line, end));
+    GWG_TRY(await_line(&w->talk, s, w->link, line, end));
     if (strncmp(line, "refused ", 8) == 0)
         return gw_fail(GW_ERR_MISMATCH, "the meeting refuses this worker: %s",
                        line + 8);
@@ -268,7 +282,7 @@ static gw_status watch(const gwg_self *self, void (*line)(void *arg, const char 
 
     GWG_TRY(call(&t, self, NULL, end));
     st = gwg_talk_put(&t, "watch 1");
-    while (st == GW_OK && (st = await_line(&t, NULL, text, end)) == GW_OK &&
+    while (st == GW_OK && (st = await_line(&t, self, NULL, text, end)) == GW_OK &&
            strcmp(text, "end") != 0)
         line(arg, text);
     gwg_talk_end(&t);

@@ -23,7 +23,8 @@ gw_status gwc_join_fit(gwt_config *run)
 {
     if (run->workers < 0)
         return gw_fail(GW_ERR_ARG, "--join needs --workers N: how many workers the job "
-                                   "has on all machines");
+                                   "has on all machines; or MIN:MAX, such as 2:8, if "
+                                   "they may come and go");
     if ((int)run->spawn >= 0)
         return gw_fail(
             GW_ERR_ARG,

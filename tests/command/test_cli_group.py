@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -85,12 +86,17 @@ expect_error(1, ["same job and key"], "train", *SMALL, "--join", where, "--worke
 expect_error(1, ["same job and key"], "status", where, "--key-file", "job.key", "--job", "other")
 expect_error(1, ["this job has 2 workers"], "train", *SMALL, "--join", where, "--key-file", "job.key",
              "--workers", 3)
-expect_error(2, ["--join", "--workers"], "train", *SMALL, "--join", where, "--key-file", "job.key")
+expect_error(2, ["--join", "--workers", "MIN:MAX"], "train", *SMALL, "--join", where, "--key-file", "job.key")
 expect_error(2, ["--spawn"], "train", *SMALL, "--join", where, "--key-file", "job.key", "--workers", 2, "--spawn",
              "threads")
 expect_error(2, ["udp://x:1", "tcp://HOST:PORT"], "train", *SMALL, "--join", "udp://x:1", "--key-file", "job.key",
              "--workers", 2)
 expect_error(2, ["usage: gradwire status MEETING"], "status", "--key-file", "job.key")
+with socket.create_server(("127.0.0.1", 0)) as mute:
+    silent = "tcp://127.0.0.1:%d" % mute.getsockname()[1]
+    expect_error(1, ["127.0.0.1:", "did not answer in time"], "status", silent, "--key-file", "job.key", "--timeout", 2)
+    expect_error(1, ["127.0.0.1:", "did not answer in time"], "train", *SMALL, "--join", silent, "--key-file", "job.key",
+                 "--workers", 2, "--timeout", 2)
 expect_error(1, ["nobody answers", "127.0.0.1:1"], "status", "tcp://127.0.0.1:1", "--key-file", "job.key")
 
 # ---- one is killed, another setting differs ------------------------------------------------------

@@ -87,6 +87,8 @@ def wrong_usage():
     expect_error(2, ["'fnn3'"], "train", "fnn3")
     expect_error(2, ["'--'"], "train", "--")
     expect_error(2, ["--model", "needs a value"], "train", "--model")
+    expect_error(2, ["--join needs a value", "tcp://HOST:PORT", "--key-file"], "train", "--join", "--key-file", "k")
+    expect_error(2, ["--workers", "'2-3'", "MIN:MAX", "--join"], "train", "--workers", "2-3")
     expect_error(2, ["--json takes no value"], "train", "--json=1")
     expect_error(2, ["--resume takes no value", "'run1'"], "train", "--resume", "run1")
     expect_error(2, ["unexpected argument '-x'"], "train", "--quiet", "-x")
