@@ -32,6 +32,7 @@ const results = [
   "bits_per_param",
   "residual_norm",
   "mass_lost",
+  "lost_norm",
   "train_loss",
   "test_loss",
   "test_accuracy",

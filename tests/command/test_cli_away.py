@@ -14,8 +14,8 @@ import time
 from support_checks import GRADWIRE, check, expect_error, finish, run, succeed
 
 SMALL = ["--model", "softmax", "--data", "synthetic:train=400,test=50,dim=20,classes=4", "--batch", "8", "--seed", "3"]
-JOB = ["--sync", "topk:0.1", "--steps", 10**8, "--pace", "0.01", "--log-every", 10, "--eval-every", 0,
-       "--checkpoint-every", 10**6, "--out", "job"]
+JOB = ["--sync", "topk:0.1", "--advice", "off", "--steps", 10**8, "--pace", "0.01", "--log-every", 10,
+       "--eval-every", 0, "--checkpoint-every", 10**6, "--out", "job"]
 TIMEOUT = 4
 
 if "no OpenSSL" in run("meet").stderr:
@@ -57,9 +57,13 @@ def end(process, number):
     return process.returncode, err
 
 
-def last_step():
+def last_line():
     with open("job/metrics.jsonl") as f:
-        return ([0] + [json.loads(line)["step"] for line in f if line.endswith("\n")])[-1]
+        return json.loads(([json.dumps({"step": 0})] + [line for line in f if line.endswith("\n")])[-1])
+
+
+def last_step():
+    return last_line()["step"]
 
 
 def await_steps():
@@ -117,8 +121,11 @@ for w in trio:
 time.sleep(1.5 * TIMEOUT)
 check(all(w.poll() is None for w in trio), "survivors wait for longer than the time limit")
 meeting, port = open_meeting(port)
-check_equal([await_line(w, " 2 workers, 0 new, 1 gone") for w in trio])
+lines = [await_line(w, " 2 workers, 0 new, 1 gone") for w in trio]
+check_equal(lines)
+lost = float(re.search(r"residuals of norm (\S+) are lost", lines[0])[1])
 await_steps()
+check(abs(last_line()["lost_norm"] - lost) <= 0.01 * lost, f"lost_norm is {last_line()['lost_norm']} after {lines[0]}")
 trio.append(start(*JOB))
 check_equal([await_line(w, " 3 workers, 1 new, 0 gone") for w in trio])
 await_steps()
@@ -139,6 +146,7 @@ for number, w in zip((signal.SIGINT, signal.SIGTERM), trio):
     check(code == 130, f"a worker that waits for the meeting, after a signal: exit {code}, {err!r}")
     summary = json.load(open("job/summary.json"))
     check(summary["stopped"] and summary["steps"] >= before, f"the summary after step {before}: {summary}")
+    check(summary["lost_norm"] > lost, f"lost_norm is {summary['lost_norm']} at the end, and was {lost} with one gone")
     check(any(name.endswith(".gwc") for name in os.listdir("job")), "a checkpoint is there")
 
 # ---- all go on from the checkpoint ----------------------------------------------------------------

@@ -22,7 +22,7 @@ KEYS = """model data sync sync_asked workers params steps epochs seed link trans
     test_loss test_accuracy perplexity drift model_hash version test_accuracy_workers
     eval_s decode_s batch lr momentum optimizer stopped skipped bits_per_param
     residual_norm augment test_loss_workers perplexity_workers sync_advised test_samples
-    mass_lost weight_decay nesterov warning samples_per_s tokens_per_s""".split()
+    mass_lost lost_norm weight_decay nesterov warning samples_per_s tokens_per_s""".split()
 
 failures = []
 

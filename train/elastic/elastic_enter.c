@@ -8,6 +8,7 @@
 #include "run/slow_work.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,13 +22,20 @@ int gwt_elastic_lost(gw_status status)
 
 typedef struct baton {
     uint64_t steps, skipped, applied, evaluated_at, rate_at, job;
-    double elapsed, lr;
+    double elapsed, lr, lost;
     gwt_evaluation evaluation;
     char directory[GWT_PATH_CAP];
     gwt_used used;
 } baton;
 
-static baton make_baton(const gwt_elastic *e)
+/* What was lost when this entry is complete: residuals of different workers are taken
+ * to be orthogonal. */
+static double lost_after(const gwt_elastic *e, const gw_entry *entry)
+{
+    return hypot(e->w.so_far.lost_norm, entry->lost);
+}
+
+static baton make_baton(const gwt_elastic *e, const gw_entry *entry)
 {
     const gwt_worker *w = &e->w;
     baton b = {.steps = w->so_far.steps,
@@ -38,6 +46,7 @@ static baton make_baton(const gwt_elastic *e)
                .job = e->job->id,
                .elapsed = gwt_now() - w->began,
                .lr = w->lr,
+               .lost = lost_after(e, entry),
                .evaluation = w->evaluation,
                .used = e->job->used};
 
@@ -56,6 +65,7 @@ static void take_baton(gwt_elastic *e, const baton *b)
     w->began = gwt_now() - b->elapsed;
     w->mark = gwt_now();
     w->lr = b->lr;
+    w->so_far.lost_norm = b->lost;
     w->evaluation = b->evaluation;
     w->logged = w->epoch = (gwt_mean){0};
     e->rate_at = b->rate_at;
@@ -67,7 +77,7 @@ static void take_baton(gwt_elastic *e, const baton *b)
 
 static gw_status hand_baton(gwt_elastic *e, gw_comm *comm, const gw_entry *entry)
 {
-    baton b = make_baton(e);
+    baton b = make_baton(e, entry);
 
     GWT_TRY(gw_entry_hand(comm, entry, &b, sizeof b));
     if (entry->joined)
@@ -228,6 +238,8 @@ static void go_on_from(gwt_elastic *e)
 {
     gwt_worker *w = &e->w;
 
+    if (!e->entry.joined)
+        w->so_far.lost_norm = lost_after(e, &e->entry);
     if (e->entry.joined || !e->trained) {
         e->stage = GWT_COMPUTES;
         e->steps = e->entry.step;

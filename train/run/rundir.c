@@ -390,6 +390,7 @@ static void print_costs(gwt_json *j, const gwt_summary *s)
     gwt_json_real(j, "bits_per_param", gwt_bits_per_param(&s->stats, s->params));
     gwt_json_real(j, "residual_norm", s->residual_norm);
     gwt_json_real(j, "mass_lost", s->mass_lost);
+    gwt_json_real(j, "lost_norm", s->lost_norm);
 }
 
 static void print_results(gwt_json *j, const gwt_summary *s)

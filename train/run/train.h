@@ -103,6 +103,7 @@ typedef struct gwt_summary {
     gw_stats stats;
     double residual_norm; /* of rank 0, at the end */
     double mass_lost;     /* by all workers, as a share of what was applied */
+    double lost_norm;     /* of the residuals of workers that are gone */
     double train_loss;    /* mean over the last epoch, or what there was of it */
     double test_loss, test_accuracy, test_accuracy_workers, drift;
     double test_loss_workers; /* mean of the workers' own, like the accuracy */

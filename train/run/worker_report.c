@@ -164,6 +164,12 @@ static void write_sync(gwt_json *j, const worker *w)
     gwt_json_real(j, "residual_norm", gw_sync_residual_norm(w->sync));
 }
 
+/* Workers that do not change lose nobody. */
+static double lost_norm(const worker *w)
+{
+    return w->job->config.views != NULL ? w->so_far.lost_norm : (double)NAN;
+}
+
 /* What was said since the last line; NULL if nothing was. */
 static const char *new_warning(worker *w)
 {
@@ -205,6 +211,7 @@ static gw_status write_record(worker *w, double loss, int evaluated)
     gwt_json_real(&j, "sync_s", w->so_far.sync_s);
     gwt_json_real(&j, "eval_s", w->so_far.eval_s);
     write_sync(&j, w);
+    gwt_json_real(&j, "lost_norm", lost_norm(w));
     gwt_json_count(&j, "skipped", w->so_far.skipped);
     gwt_json_text(&j, "evaluated", !evaluated ? NULL : v->valid ? "valid" : "test");
     gwt_json_real(&j, "test_loss", v->loss);
@@ -265,6 +272,7 @@ static void fill_results(worker *w, double loss)
                        w->job->config.workers / (s->wall_s - s->eval_s);
     s->tokens_per_s = tokens_of(w, s->samples_per_s);
     s->residual_norm = gw_sync_residual_norm(w->sync);
+    s->lost_norm = lost_norm(w);
     s->train_loss = loss;
     s->test_loss = w->evaluation.loss;
     s->test_accuracy = w->evaluation.accuracy;
