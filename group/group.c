@@ -15,6 +15,9 @@
 
 enum { MOST_WORKERS = 1024 };
 
+/* Callers that are sent away at once, at most. */
+enum { MOST_CALLERS = 4096 };
+
 /* How long one sleep is at most, so that an interrupt is noticed. */
 enum { NAP_MS = 100 };
 
@@ -338,12 +341,28 @@ static gw_status wait_for_meeting(gw_group *g, double start)
     return GW_OK;
 }
 
+/* Other members call this one only after it has asked for a view. Whoever called before
+ * may fill the queue in which they would wait, and their second try would come after a
+ * second. */
+static void send_callers_away(gw_group *g)
+{
+    char from[GWG_HOST_CAP];
+    int fd = 0;
+
+    for (int i = 0; g->listener >= 0 && fd >= 0 && i < MOST_CALLERS; i++) {
+        fd = gwg_accept(g->listener, from);
+        if (fd >= 0)
+            close(fd);
+    }
+}
+
 /* Waits for a view that is complete. */
 static gw_status await_view(gw_group *g)
 {
     uint64_t last = g->view;
     double start = gwg_now();
 
+    send_callers_away(g);
     gwg_link_ask(g->link, last, g->limit != NULL ? gw_limit_seconds(g->limit) : 0);
     for (;;) {
         if (g->stopped)

@@ -275,6 +275,123 @@ static void test_a_thousand_strangers_disturb_nobody(void **state)
     gw_meeting_close(meeting);
 }
 
+/* ---- at the port of a member ------------------------------------------------------
+ */
+
+enum { FLOOD = 300 };
+
+typedef struct trio {
+    const char *text;
+    pthread_t threads[3];
+    atomic_int steps[4]; /* by the number of workers */
+    atomic_int ends, failed;
+} trio;
+
+/* Steps in one view after the other until the test ends. */
+static gw_status work(gw_group *group, trio *t)
+{
+    float words[2] = {0, 0}; /* it ends, a view is due */
+    gw_status st = GW_OK;
+    gw_comm *comm;
+
+    while (words[0] == 0 && (st == GW_OK || gw_group_lost(st))) {
+        PASS_ON(gw_group_next(group, &comm));
+        do {
+            words[0] = (float)t->ends;
+            words[1] = (float)gw_group_due(group);
+            st = gw_allreduce(comm, words, 2);
+            t->steps[gw_comm_workers(comm)] += st == GW_OK;
+        } while (st == GW_OK && words[0] == 0 && words[1] == 0);
+        gw_comm_free(comm);
+    }
+    return st;
+}
+
+static void *run_one_of_three(void *arg)
+{
+    trio *t = arg;
+    gw_group_options opt = as_member(t->text);
+    gw_group *group;
+
+    opt.max_workers = 3;
+    gw_status st = gw_group_join(&group, &opt);
+    if (st == GW_OK)
+        st = work(group, t);
+    t->failed += st != GW_OK;
+    gw_group_leave(group);
+    return NULL;
+}
+
+static void find_port(void *arg, const char *line)
+{
+    if (*(int *)arg == 0)
+        (void)sscanf(line, "member %*u %*s %*[^:]:%d runs", (int *)arg);
+}
+
+static int port_of_first(const char *text)
+{
+    gw_group_options opt = as_member(text);
+    int port = 0;
+
+    assert_run_ok(gw_meeting_status(&opt, find_port, &port));
+    assert_true(port > 0);
+    return port;
+}
+
+/* Members take callers only while they connect with each other, so nobody may answer
+ * for now. */
+static int begin_call(int port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_true(fd >= 0);
+    (void)!connect(fd, (struct sockaddr *)&at, sizeof at);
+    return fd;
+}
+
+static void await_count(const trio *t, const atomic_int *count, int than)
+{
+    while (*count <= than && t->failed == 0)
+        usleep(1000);
+    assert_int_equal(t->failed, 0);
+}
+
+static void test_strangers_at_a_member_keep_nobody_out(void **state)
+{
+    static trio t;
+    static int fds[FLOOD];
+    char text[64];
+    gw_meeting *meeting = open_meeting(text);
+
+    (void)state;
+    t.text = text;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&t.threads[i], NULL, run_one_of_three, &t), 0);
+    await_count(&t, &t.steps[2], 10);
+    int port = port_of_first(text);
+    for (int i = 0; i < FLOOD; i++) {
+        fds[i] = begin_call(port);
+        pester(fds[i], i, 0);
+    }
+    await_count(&t, &t.steps[2], t.steps[2] + 10);
+    assert_int_equal(pthread_create(&t.threads[2], NULL, run_one_of_three, &t), 0);
+    for (int turn = 1; t.steps[3] == 0 && t.failed == 0; turn++) {
+        for (int i = 0; i < FLOOD; i++)
+            pester(fds[i], i, turn);
+        usleep(1000);
+    }
+    await_count(&t, &t.steps[3], 100);
+    t.ends = 1;
+    for (int i = 0; i < 3; i++)
+        pthread_join(t.threads[i], NULL);
+    assert_int_equal(t.failed, 0);
+    for (int i = 0; i < FLOOD; i++)
+        close(fds[i]);
+    gw_meeting_close(meeting);
+}
+
 /* ---- replays --------------------------------------------------------------------- */
 
 typedef struct relay {
@@ -361,6 +478,7 @@ int main(void)
         cmocka_unit_test(test_garbage_ends_the_connection),
         cmocka_unit_test(test_a_silent_crowd_keeps_nobody_out),
         cmocka_unit_test(test_a_thousand_strangers_disturb_nobody),
+        cmocka_unit_test(test_strangers_at_a_member_keep_nobody_out),
         cmocka_unit_test(test_a_recorded_handshake_is_worth_nothing),
     };
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_cli_away.py - gradwire train --join --workers MIN:MAX when the meeting is killed, and then
+# test_group_killed.py - gradwire train --join --workers MIN:MAX when the meeting is killed, and then
 # a worker, too: the others wait until the meeting is back, and go on; Ctrl-C ends the wait.
 import json
 import os
