@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 
+import support_etcd
 from support_checks import GRADWIRE, check, finish, run
 from torch_crew import skip_without
 
@@ -113,13 +114,14 @@ class Worker:
         return self.lines[-1]
 
 
-def churn(where, spec, kind):
+def churn(where, spec, kind, meanwhile=lambda: None):
     draw = random.Random(SEED)
     if os.path.exists("last"):
         os.remove("last")
     crew = [Worker(where, spec, kind) for _ in range(3)]
     for w in crew:
         w.await_steps(20)
+    meanwhile()
     more = Worker(where, spec, kind)  # while one dies
     for _ in range(KILLS):
         dead = crew.pop(draw.randrange(len(crew)))
@@ -227,5 +229,10 @@ for train, *what in [(churn, *job) for job in SPECS] + [(leavers,), (example,)]:
     train(f"tcp://127.0.0.1:{port}", *what)
     meeting.terminate()
     meeting.wait()
+if support_etcd.is_there():
+    etcd = support_etcd.Etcd()
+    check(etcd.wait("job.key"), "etcd does not answer")
+    churn(etcd.meeting("job-1"), "topk:0.1", "sgd", lambda: etcd.kill(0))
+    etcd.end()
 os.chdir("/")
 finish()

@@ -44,6 +44,18 @@ class Worker:
         return self.process.poll() is None
 
 
+def check_models(workers, what):
+    """All have the same model at an entry. Returns how many entries there were."""
+    checks = {}
+    for w in workers:
+        for _, number, _, _, model in w.entries():
+            if model != "one step behind":
+                checks.setdefault(number, set()).add(model)
+    for number, models in checks.items():
+        check(len(models) == 1, f"{what}: entry {number} has models {models}")
+    return len(checks)
+
+
 class Chaos:
     def __init__(self, spec, seed, job, key, out_only=0.0):
         self.random = random.Random(seed)
@@ -141,14 +153,7 @@ class Chaos:
             w.reader.join()
         self.meeting.terminate()
         self.meeting.wait()
-        checks = {}
-        for w in self.workers:
-            for _, number, _, _, model in w.entries():
-                if model != "one step behind":
-                    checks.setdefault(number, set()).add(model)
-        for number, models in checks.items():
-            check(len(models) == 1, f"'{self.spec}': entry {number} has models {models}")
-        self.entries = len(checks)
+        self.entries = check_models(self.workers, f"'{self.spec}'")
 
     def accuracy(self):
         with open(f"{self.out}/summary.json") as f:
