@@ -11,30 +11,6 @@
 
 enum { WORKERS = 4, SPARES = 1, STEPS = 7, ALL = WORKERS + SPARES };
 
-static const char *const specs[] = {
-    "dense",
-    "gtopk:0.1+q:4",
-    "topk:0.1",
-    "topk:0.1+momentum:0.5",
-    "topk:0.1+ef21",
-    "oktopk:0.1",
-    "lowrank:2",
-    "topk:0.1,warmup=3",
-    "local:3",
-    "local:3+topk:0.1",
-    "local:2,start=3+q:4",
-    "diloco:3",
-    "sparta:0.1",
-    "update+topk:0.1",
-    "demo:0.1",
-    "distro:0.1",
-    "randk:0.1",
-    "topk:0.1,via=owner",
-    "sparseloco:3",
-    "qsgd:4",
-};
-enum { SPECS = sizeof specs / sizeof *specs };
-
 static void require_good(const elastic_plan *plan, const elastic_result *r,
                          const char *what)
 {
@@ -130,10 +106,10 @@ static void test_kill_at_any_message(void **state)
     bool all = getenv("GW_ELASTIC_ALL") != NULL;
 
     (void)state;
-    for (int i = 0; i < SPECS; i++) {
-        bool each = all || strcmp(specs[i], "gtopk:0.1+q:4") == 0 ||
-                    strcmp(specs[i], "local:3+topk:0.1") == 0;
-        kill_everywhere(specs[i], i % WORKERS, each ? 1 : 1 + (uint64_t)i % 5,
+    for (int i = 0; i < elastic_spec_count; i++) {
+        bool each = all || strcmp(elastic_specs[i], "gtopk:0.1+q:4") == 0 ||
+                    strcmp(elastic_specs[i], "local:3+topk:0.1") == 0;
+        kill_everywhere(elastic_specs[i], i % WORKERS, each ? 1 : 1 + (uint64_t)i % 5,
                         each ? 1 : 5);
     }
 }
@@ -144,8 +120,8 @@ static void test_kill_during_an_entry(void **state)
     static elastic_result got[ALL];
 
     (void)state;
-    for (int i = 0; i < SPECS; i += 3) {
-        elastic_plan plan = plan_of(specs[i]);
+    for (int i = 0; i < elastic_spec_count; i += 3) {
+        elastic_plan plan = plan_of(elastic_specs[i]);
         uint64_t posts = posts_of_victim(plan, 2);
         for (uint64_t post = posts / 3; post < posts; post += 3) {
             memset(plan.death, 0, sizeof plan.death);
@@ -155,9 +131,9 @@ static void test_kill_during_an_entry(void **state)
             require_good(&plan, got, "two deaths");
             for (int w = 3; w < ALL; w++)
                 if (got[w].views > 0 && got[w].first_step < STEPS &&
-                    strncmp(specs[i], "sparta", 6) != 0 &&
+                    strncmp(elastic_specs[i], "sparta", 6) != 0 &&
                     memcmp(got[0].params, got[w].params, sizeof got[w].params) != 0)
-                    fail_msg("'%s': worker %d has another model", specs[i], w);
+                    fail_msg("'%s': worker %d has another model", elastic_specs[i], w);
         }
     }
 }

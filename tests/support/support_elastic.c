@@ -9,9 +9,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sync/elastic/undo.h"
 #include "sync/sync.h"
 
 enum { N = ELASTIC_FLOATS };
+
+const char *const elastic_specs[] = {
+    "dense",
+    "gtopk:0.1+q:4",
+    "topk:0.1",
+    "topk:0.1+momentum:0.5",
+    "topk:0.1+ef21",
+    "oktopk:0.1",
+    "lowrank:2",
+    "topk:0.1,warmup=3",
+    "local:3",
+    "local:3+topk:0.1",
+    "local:2,start=3+q:4",
+    "diloco:3",
+    "sparta:0.1",
+    "update+topk:0.1",
+    "demo:0.1",
+    "distro:0.1",
+    "randk:0.1",
+    "topk:0.1,via=owner",
+    "sparseloco:3",
+    "qsgd:4",
+};
+const int elastic_spec_count = sizeof elastic_specs / sizeof *elastic_specs;
 
 /* ---- the room ------------------------------------------------------------------- */
 
@@ -41,7 +66,9 @@ typedef struct worker {
     bool in_model;
     uint64_t steps;
     bool wants_to_leave;
-    bool equal; /* optimizers of all workers have the same state */
+    bool equal;         /* optimizers of all workers have the same state */
+    int made_by;        /* workers that took part in the last exchange */
+    elastic_deed tried; /* the last one of which it had the result */
 } worker;
 
 static bool all_wait(const room *r, const elastic_plan *plan)
@@ -77,6 +104,14 @@ static void make_view(room *r, const elastic_plan *plan)
     pthread_cond_broadcast(&r->changed);
 }
 
+static bool has_first(const room *r, const elastic_plan *plan)
+{
+    for (int i = 0; i < plan->workers; i++)
+        if (r->rank[i] >= 0)
+            return true;
+    return false;
+}
+
 static void next_comm(worker *w)
 {
     room *r = w->room;
@@ -89,6 +124,8 @@ static void next_comm(worker *w)
         pthread_cond_wait(&r->changed, &r->lock);
     if (gw_local_join(&w->comm, r->group, r->rank[w->number]) != GW_OK)
         abort();
+    if (w->out->views == 0)
+        w->out->late = !has_first(r, w->plan);
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -247,10 +284,109 @@ static void compute(worker *w)
     w->pending = true;
 }
 
+/* ---- what is fed and what waits --------------------------------------------------
+ */
+
+/* The part of the velocity that is fed with what the call brings. */
+static float momentum_of(const gw_sync *s, gwi_call call)
+{
+    const char *at =
+        s->kept[GWI_VELOCITY] != NULL ? strstr(s->text, "+momentum:") : NULL;
+
+    if (call == GWI_MODEL_CALL)
+        return (float)gw_sync_momentum(s);
+    return at != NULL ? strtof(strchr(at, '=') + 1, NULL) : 0;
+}
+
+/* What went into a gradient's exchange, or into that of a change of the model, and what
+ * came out. Memories of before are in the undo. */
+static void note_floats(elastic_deed *d, const worker *w, gwi_call call, const float *v)
+{
+    const gw_sync *s = w->sync;
+    const gwi_undo *u = s->undo;
+    float *const *was = u->kept, *const *is = s->kept;
+    float scale = (float)gw_sync_scale(s), momentum = momentum_of(s, call);
+
+    for (size_t i = 0; i < N; i++)
+        if (is[GWI_ESTIMATE] != NULL) {
+            d->fed[i] = is[GWI_LAST][i] - is[GWI_RESIDUAL][i];
+            d->result[i] = is[GWI_ESTIMATE][i];
+        } else if (call == GWI_GRADIENT_CALL) {
+            d->fed[i] = v[i];
+            d->result[i] = u->prepared != GWI_NO_CALL ? u->vector[i] : w->grad[i];
+        } else {
+            d->fed[i] = scale * (v[i] - was[GWI_REFERENCE][i]);
+            d->result[i] = is[GWI_REFERENCE][i] - was[GWI_REFERENCE][i];
+        }
+    for (size_t i = 0; momentum > 0 && i < N; i++)
+        d->fed[i] += momentum * was[GWI_VELOCITY][i];
+}
+
+/* Notes the exchange of which the sync has just got the result, whether or not it
+ * counts; v is what the call began with. */
+static void note_result(worker *w, gwi_call call, const float *v)
+{
+    elastic_deed *d = &w->tried;
+
+    if (w->sync->kept[GWI_RESIDUAL] == NULL)
+        return;
+    d->entry = w->sync->undo->next.entry;
+    d->count = w->sync->undo->next.count;
+    d->workers = w->made_by;
+    memcpy(d->residual, w->sync->kept[GWI_RESIDUAL], sizeof d->residual);
+    note_floats(d, w, call, v);
+}
+
+static void note_deed(worker *w)
+{
+    elastic_result *out = w->out;
+
+    if (out->deed_count < ELASTIC_DEEDS)
+        out->deeds[out->deed_count] = w->tried;
+    out->deed_count++;
+}
+
+/* A worker that dies may have a result of which it does not know whether it counts. */
+static void note_last(worker *w)
+{
+    const elastic_result *out = w->out;
+    const elastic_deed *last = &out->deeds[out->deed_count - 1];
+
+    if (w->tried.entry == 0 || out->deed_count > ELASTIC_DEEDS ||
+        (out->deed_count > 0 && last->entry == w->tried.entry &&
+         last->count == w->tried.count))
+        return;
+    w->out->undecided = true;
+    note_deed(w);
+}
+
+/* Makes a call of the sync. A result that it has kept from an exchange which failed,
+ * and which counts after all, was noted then. */
+static gw_status call_noted(worker *w, gwi_call call, float *v)
+{
+    const gwi_undo *u = w->sync->undo;
+    bool kept = u->ready != GWI_NO_CALL;
+    gwi_deed before = u->done;
+    float input[N];
+
+    memcpy(input, v, sizeof input);
+    if (!kept)
+        w->made_by = gw_comm_workers(w->comm);
+    gw_status st = call == GWI_GRADIENT_CALL ? gw_sync_gradient(w->sync, v)
+                                             : gw_sync_model(w->sync, v);
+    if (st == GW_OK && !kept && u->done.count == before.count)
+        return st; /* a local step */
+    if (!kept && (st == GW_OK || u->prepared != GWI_NO_CALL))
+        note_result(w, call, input);
+    if (st == GW_OK && w->sync->kept[GWI_RESIDUAL] != NULL)
+        note_deed(w);
+    return st;
+}
+
 static void apply(worker *w)
 {
     for (size_t i = 0; i < N; i++) {
-        w->out->applied[i] += (double)gw_comm_workers(w->comm) * w->grad[i];
+        w->out->applied[i] += (double)w->made_by * w->grad[i];
         w->slot[i] = 0.5f * w->slot[i] + w->grad[i];
         w->params[i] -= 0.05f * w->slot[i];
     }
@@ -263,7 +399,7 @@ static gw_status make_step(worker *w)
             compute(w);
         float own[N];
         memcpy(own, w->grad, sizeof own);
-        gw_status st = gw_sync_gradient(w->sync, w->grad);
+        gw_status st = call_noted(w, GWI_GRADIENT_CALL, w->grad);
         if (st != GW_OK) {
             REQUIRE(memcmp(own, w->grad, sizeof own) == 0, "a gradient was changed");
             return st;
@@ -274,7 +410,7 @@ static gw_status make_step(worker *w)
         w->pending = false;
         w->in_model = true;
     }
-    PASS_ON(gw_sync_model(w->sync, w->params));
+    PASS_ON(call_noted(w, GWI_MODEL_CALL, w->params));
     w->in_model = false;
     w->steps++;
     return GW_OK;
@@ -306,6 +442,17 @@ static gw_status train(worker *w)
     return st;
 }
 
+/* What decays, is applied by another weight than 1/P, or is chosen in another basis, is
+ * not kept. */
+static bool conserves(const gw_sync *s)
+{
+    return s->kept[GWI_RESIDUAL] != NULL && gwi_decay(&s->spec) == 1 &&
+           s->kept[GWI_ESTIMATE] == NULL &&
+           gwi_transform_of(&s->spec)->forward == NULL &&
+           strstr(s->text, "putback=paper") == NULL &&
+           strstr(s->text, "combine=senders") == NULL;
+}
+
 static void keep(worker *w)
 {
     const gw_sync *s = w->sync;
@@ -316,6 +463,9 @@ static void keep(worker *w)
         memcpy(w->out->residual, s->kept[GWI_RESIDUAL], sizeof w->out->residual);
     if (s != NULL && s->kept[GWI_ESTIMATE] != NULL)
         memcpy(w->out->estimate, s->kept[GWI_ESTIMATE], sizeof w->out->estimate);
+    w->out->conserves = s != NULL && conserves(s);
+    if (dead)
+        note_last(w);
 }
 
 static void *run_worker(void *arg)

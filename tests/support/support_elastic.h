@@ -13,7 +13,11 @@
 #include "gradwire_elastic.h"
 #include "support_ranks.h"
 
-enum { ELASTIC_MOST = 8, ELASTIC_FLOATS = 203 };
+enum { ELASTIC_MOST = 8, ELASTIC_FLOATS = 203, ELASTIC_DEEDS = 16 };
+
+/* Methods that differ in what they remember. */
+extern const char *const elastic_specs[];
+extern const int elastic_spec_count;
 
 /* When a worker dies; 0: it does not. */
 typedef struct elastic_death {
@@ -30,6 +34,18 @@ typedef struct elastic_plan {
     elastic_death death[ELASTIC_MOST];
 } elastic_plan;
 
+/* An exchange that a worker has made, by the name that it has in undo.h, of a method
+ * with a residual. If all of them are summed, what was fed is what was applied and what
+ * waits. With ef21, each worker feeds what it stands for, and the result is the
+ * estimate. The last one of a worker that died may not count. */
+typedef struct elastic_deed {
+    uint64_t entry, count;
+    int workers;
+    float fed[ELASTIC_FLOATS];    /* what this worker brought, its momentum included */
+    float result[ELASTIC_FLOATS]; /* the mean that all of them got */
+    float residual[ELASTIC_FLOATS]; /* what this worker had not sent after it */
+} elastic_deed;
+
 /* What became of a worker. */
 typedef struct elastic_result {
     bool died, left;
@@ -38,6 +54,11 @@ typedef struct elastic_result {
     uint64_t posts;      /* it has made */
     uint64_t views;      /* it has entered */
     uint64_t first_step; /* steps that were made when it joined */
+    bool late;           /* none of the first workers was left when it came */
+    bool conserves;      /* nothing that is fed gets lost */
+    bool undecided;      /* it died before it knew whether its last deed counts */
+    int deed_count;      /* in the order in which they were made */
+    elastic_deed deeds[ELASTIC_DEEDS]; /* the first ones */
     float params[ELASTIC_FLOATS], slot[ELASTIC_FLOATS];
     double fed[ELASTIC_FLOATS];        /* the sum of the gradients it brought */
     double applied[ELASTIC_FLOATS];    /* the sum of workers times results */
