@@ -85,6 +85,10 @@ expect(gradwire.PeerError, "nobody answers", meeting="tcp://127.0.0.1:1", key=KE
 expect(ValueError, "tcp://HOST:PORT", meeting="udp://x:1", key=KEY)
 expect(ValueError, "GRADWIRE_KEY", meeting=where)
 expect(ValueError, "only one of", meeting=where, key=KEY, key_file="job.key")
+os.chmod("job.key", 0o640)
+expect(ValueError, "job.key can be used by others on this machine; run 'chmod 600 job.key'", meeting=where,
+       key_file="job.key", workers=2)
+os.chmod("job.key", 0o600)
 
 for w in workers:
     w.communicate("\n", timeout=100)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import stat
 import threading
 import weakref
 from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
@@ -171,12 +172,20 @@ def _in_thread(call: Callable[[], int], stop: Callable[[], Any]) -> None:
         raise failed[0]
 
 
+def _first_line(key_file: Union[str, Path]) -> str:
+    """Others who can use the file could join the job."""
+    with open(key_file) as file:
+        info = os.fstat(file.fileno())
+        if stat.S_ISREG(info.st_mode) and info.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise ValueError(f"{key_file} can be used by others on this machine; run 'chmod 600 {key_file}'")
+        return file.readline().rstrip("\r\n")
+
+
 def _key(key: Optional[str], key_file: Union[str, Path, None]) -> bytes:
     if key is not None and key_file is not None:
         raise ValueError("give join() only one of key= and key_file=")
     if key_file is not None:
-        lines = Path(key_file).read_text().splitlines()
-        key = lines[0] if lines else ""
+        key = _first_line(key_file)
     found = key if key is not None else os.environ.get("GRADWIRE_KEY")
     if not found:
         raise ValueError("join() needs key= or key_file=, or GRADWIRE_KEY in the environment; "
