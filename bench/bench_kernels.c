@@ -303,7 +303,7 @@ static const kernel kernels[] = {
     {"add + top-k of tiles", 1.0 / 64, 0, SELECT_ON, ADD, 12, 4, NONE, NULL, tiles},
     {"tiles in 2 bits: encode, keep error", 1.0 / 64, 2, SELECT_ON, ADD, 4, 6, NONE,
      NULL, tiles_encode},
-    {"add + sampled threshold", 0.01, 0, SELECT_ON, ADD, 12, 1.4, NONE, NULL,
+    {"add + sampled threshold", 0.01, 0, SELECT_ON | ON_SMALL, ADD, 12, 1.4, 1.8, NULL,
      threshold},
     {"two means: reduction", NONE, 0, ON_N, READ, 4, 1.2, NONE, NULL, two_means},
     {"two means: application", NONE, 0, ON_N, READ_WRITE, 8, 1.2, NONE, NULL,

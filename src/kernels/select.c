@@ -27,9 +27,6 @@
  * not thinned out all the time. */
 enum { SPARE = 4096 };
 
-/* Below this many floats a second thread is not worth waking. */
-enum { SHARED_MIN = 1 << 19 };
-
 int32_t gwi_magnitude_key(float x)
 {
     int32_t bits = gwi_magnitude_bits(x);
@@ -316,7 +313,7 @@ static size_t select_largest(search *s, gwi_topk_guess *guess,
     gwi_list out = {index, value, 0, s->k};
     size_t first, cap;
 
-    s->parts = s->n < SHARED_MIN ? 1 : work->parts;
+    s->parts = s->n < GWI_SHARED_MIN ? 1 : work->parts;
     cap = work->entries / s->parts;
     for (unsigned p = 0; p < s->parts; p++)
         s->list[p] = (gwi_list){work->index + cap * p, work->value + cap * p, 0, cap};
@@ -436,7 +433,7 @@ bool gwi_select_above(float *r, const float *g, size_t n, gwi_threshold threshol
     cut c = {.r = r, .g = g, .n = n};
 
     c.above = bound_of(threshold);
-    c.parts = n < SHARED_MIN ? 1 : gwi_threads();
+    c.parts = n < GWI_SHARED_MIN ? 1 : gwi_threads();
     out->n = 0;
     if (c.parts > 1) {
         if (cut_shared(&c, out))

@@ -121,8 +121,9 @@ gwi_threshold gwi_sampled_threshold(const float *r, const float *g, size_t n,
 gwi_threshold gwi_threshold_of(float *scratch, size_t samples, double rate);
 
 /* gwi_sampled_threshold(), then gwi_select_above() with what it finds, which is also
- * left in *threshold. In one pass over r and g when n is small and the guess, zeroed at
- * the beginning, holds; the guess changes how long it takes, never the result. */
+ * left in *threshold. In one pass over r and g when few entries go and the guess,
+ * zeroed at the beginning, holds; the guess changes how long it takes, never the
+ * result. */
 bool gwi_select_sampled(gwi_topk_guess *guess, float *r, const float *g, size_t n,
                         double rate, float *scratch, gwi_threshold *threshold,
                         gwi_list *out);
@@ -167,6 +168,9 @@ void gwi_guess_learn(gwi_topk_guess *guess, size_t n, size_t k, size_t found,
 /* The bound above which collect() is to find candidates, if the guess holds for k of n;
  * otherwise -1. */
 int32_t gwi_guess_bound(const gwi_topk_guess *guess, size_t n, size_t k);
+
+/* From so many floats on, threads share a pass. */
+enum { GWI_SHARED_MIN = 1 << 19 };
 
 /* Room that collect() wants in the list for every step it makes. */
 enum { GWI_COLLECT_ROOM = 32 };

@@ -17,12 +17,11 @@
 #include "kernels/float_bits.h"
 #include "kernels/vector.h"
 
-/* From here on samples are few beside n, and reading them first costs little. */
-enum { LARGE = 1 << 19 };
-
 /* Copies the values of the candidates that are samples. Without a branch: nobody could
- * predict it. Without a division: with indices below LARGE, and so strides below 8, a
- * product with the next number above 2^32 / stride is just as exact. */
+ * predict it. Without a division, and exact for any n: the product with the next number
+ * above 2^32 / stride. Times stride that is at most 2^32 + stride. So sample i, which
+ * is at i * stride, is found at place i: i is below 100000 and stride below 42950, and
+ * their product below 2^32. What is no multiple of the stride fails the comparison. */
 static size_t samples_among(const gwi_list *list, size_t n, size_t count,
                             float *samples)
 {
@@ -52,6 +51,17 @@ static void keep_above(gwi_list *list, gwi_threshold t, float *r, float *scratch
 typedef struct wanted {
     size_t n, samples, rank;
 } wanted;
+
+/* Whether looking for samples among candidates is less work than reading them first. It
+ * is where candidates are few enough for the caches and for half of the scratch memory,
+ * and where a pass is not shared out to threads. */
+static bool guess_pays(const wanted *w)
+{
+    double expected = (double)w->n * (double)w->rank / (double)w->samples;
+
+    return 4 * expected <= (double)GWI_THRESHOLD_FLOATS(w->n) &&
+           (w->n < GWI_SHARED_MIN || gwi_threads() == 1);
+}
 
 /* Collects candidates in out and finds the threshold among them. *found is how many of
  * the candidates are samples. Returns false, with everything in r and g added to it, if
@@ -88,7 +98,7 @@ bool gwi_select_sampled(gwi_topk_guess *guess, float *r, const float *g, size_t 
     bool fits = true;
 
     w.rank = gwi_threshold_rank(w.samples, rate);
-    int32_t bound = n < LARGE ? gwi_guess_bound(guess, n, w.rank) : -1;
+    int32_t bound = guess_pays(&w) ? gwi_guess_bound(guess, n, w.rank) : -1;
     if (bound <= 0 || !try_guess(&w, bound, r, g, scratch, threshold, out, &found)) {
         g = bound > 0 ? NULL : g;
         *threshold = gwi_sampled_threshold(r, g, n, rate, scratch);

@@ -186,9 +186,9 @@ static void threshold_is_that_of_sorting(void **unused)
     }
 }
 
-/* One vector through many steps, of which most are alike and some are not, by the one
- * call and by the two that it stands for. */
-static void check_steps(size_t n, size_t cap, double rate)
+/* One vector through so many steps, of which most are alike and some are not, by the
+ * one call and by the two that it stands for. */
+static void check_steps(size_t n, size_t cap, double rate, int steps)
 {
     float *r[2] = {select_array(n), select_array(n)}, *g = select_array(n);
     float *scratch = select_array(GWI_THRESHOLD_FLOATS(n));
@@ -199,7 +199,7 @@ static void check_steps(size_t n, size_t cap, double rate)
         out[way] = (gwi_list){select_array(cap), select_array(cap), 0, cap};
     memset(r[0], 0, n * sizeof *r[0]);
     memset(r[1], 0, n * sizeof *r[1]);
-    for (int step = 0; step < 12; step++) {
+    for (int step = 0; step < steps; step++) {
         int odd = values_below(4) == 0, with_g = odd ? values_below(2) > 0 : 1;
         gwi_threshold t[2];
         values_fill(g, n, odd ? (values_kind)values_below(VALUES_KINDS) : VALUES_PLAIN);
@@ -236,11 +236,62 @@ static void a_guess_changes_nothing(void **unused)
         gwi_kernels_use(&kernels_tested[t]);
         for (size_t n = 1; n < 200; n++)
             check_steps(n, values_below(2) ? n : 1 + values_below(n),
-                        rates[values_below(6)]);
+                        rates[values_below(6)], 12);
         for (size_t i = 0; i < sizeof many / sizeof *many; i++)
             check_steps(many[i], many[i] / (1 + values_below(40)),
-                        rates[values_below(6)]);
+                        rates[values_below(6)], 12);
     }
+}
+
+/* From GWI_SHARED_MIN on threads share a pass, if there are several; with a rate of 0.9
+ * a million floats have too many candidates for a guess. */
+static void a_guess_changes_nothing_in_long_vectors(void **unused)
+{
+    static const struct {
+        size_t n;
+        double rate;
+        unsigned threads;
+    } many[] = {{GWI_SHARED_MIN - 1, 0.99, 2}, {GWI_SHARED_MIN, 0.99, 1},
+                {GWI_SHARED_MIN, 0.99, 2},     {700001, 0.9, 1},
+                {1000000, 0.999, 1},           {1000000, 0.9, 1}};
+
+    (void)unused;
+    for (size_t t = 0; t < kernels_tested_count; t++) {
+        gwi_kernels_use(&kernels_tested[t]);
+        for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+            gwi_threads_set(many[i].threads);
+            check_steps(many[i].n, many[i].n / (1 + values_below(8)), many[i].rate, 3);
+        }
+    }
+    gwi_threads_set(0);
+}
+
+/* A step that does not look at the guess counts as one that found nothing, which makes
+ * the margin twice as large. */
+static void a_guess_is_used_in_long_vectors(void **unused)
+{
+    enum { N = 1000003, STEPS = 3 };
+    float *r = select_array(N), *g = select_array(N);
+    float *scratch = select_array(GWI_THRESHOLD_FLOATS(N));
+    gwi_list out = {select_array(N), select_array(N), 0, N};
+    gwi_topk_guess guess = {0};
+    gwi_threshold t;
+
+    (void)unused;
+    gwi_kernels_use(NULL);
+    gwi_threads_set(1);
+    values_fill(g, N, VALUES_PLAIN);
+    for (int step = 0; step < STEPS; step++) {
+        memset(r, 0, N * sizeof *r);
+        gwi_select_sampled(&guess, r, g, N, 0.99, scratch, &t, &out);
+    }
+    assert_true(guess.margin < 0.1f);
+    gwi_threads_set(0);
+    free(r);
+    free(g);
+    free(scratch);
+    free(out.index);
+    free(out.value);
 }
 
 /* All that is sampled for the first guess lies in the first two thirds, and says
@@ -273,6 +324,8 @@ int main(void)
         cmocka_unit_test(above_on_threads),
         cmocka_unit_test(threshold_is_that_of_sorting),
         cmocka_unit_test(a_guess_changes_nothing),
+        cmocka_unit_test(a_guess_changes_nothing_in_long_vectors),
+        cmocka_unit_test(a_guess_is_used_in_long_vectors),
         cmocka_unit_test(a_sample_may_mislead),
     };
 
