@@ -63,13 +63,19 @@ grep -q '"isa": "c"' rows || fail "GW_CPU_OFF is not heeded"
 grep -q '"threads": 2' rows || fail "--threads is not heeded"
 
 # A page with a section for each CPU: added the first time, replaced the second.
+"$GRADWIRE" bench exchange --quick --json --filter "small message" >>rows
 printf '# Kernels\n\nText.\n\n## Another CPU\n\nIts rows.\n' >page
 for _ in 1 2; do
     "$GRADWIRE_SOURCE/bench/machine" --page page --name "This CPU" rows
 done
 [ "$(grep -c '^## This CPU$' page)" -eq 1 ] || fail "a section is not replaced: $(cat page)"
 grep -q '^|bf16: encode|100,000|' page || fail "a row is missing: $(cat page)"
+grep -q '^|small message, one way, 2 processes|8 B||[0-9.]* [mun]*s||||$' page ||
+    fail "a row has no time: $(cat page)"
 [ "$(grep -c '^Its rows.$' page)" -eq 1 ] || fail "the section of another CPU is not kept"
+GW_CPU_OFF=avx512 "$GRADWIRE_SOURCE/bench/machine" --page page --name "This CPU" rows
+[ "$(grep -c '^## This CPU\(, GW_CPU_OFF=avx512\)\?$' page)" -eq 2 ] ||
+    fail "what ran without AVX-512 has no section of its own: $(cat page)"
 
 # Workers that encrypt what they send, and workers that do not.
 if ! "$GRADWIRE" meet 2>&1 | grep -q "no OpenSSL"; then
