@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "support_model.h"
+#include "sync/state/memories.h"
 #include "sync/sync.h"
 
 enum { N = MODEL_FLOATS };
@@ -89,6 +90,26 @@ static gw_status same_one_by_one(gw_comm *c, const gw_sync *all, const move *m)
     return GW_OK;
 }
 
+/* What workers have in common is the same on all. */
+static gw_status same_on_all(gw_comm *c, const gw_sync *s)
+{
+    gwi_memory_walk walk = {0};
+    const gwi_remembered *memory;
+
+    while ((memory = gwi_next_memory(&s->spec, &walk)) != NULL) {
+        size_t len = gwi_kept_floats(s, memory) * sizeof(float);
+        if (memory->handing != GW_HANDING_COMMON)
+            continue;
+        float *first = malloc(len);
+        memcpy(first, s->kept[memory->tag], len);
+        PASS_ON(gw_broadcast(c, first, len, 0));
+        REQUIRE(memcmp(first, s->kept[memory->tag], len) == 0, "%s differs",
+                memory->name);
+        free(first);
+    }
+    return GW_OK;
+}
+
 static gw_status load_body(gw_comm *c, void *arg)
 {
     move *m = arg;
@@ -108,8 +129,11 @@ static gw_status load_body(gw_comm *c, void *arg)
     REQUIRE(fabs(mass - m->mass) < 1e-3 * (1 + fabs(m->mass)), "%s: %g became %g",
             m->spec, m->mass, mass);
     PASS_ON(same_one_by_one(c, s, m));
+    PASS_ON(same_on_all(c, s));
     for (int t = 4; t <= 6; t++)
         PASS_ON(step(c, s, x, x + N, t));
+    /* Compares the models. */
+    PASS_ON(gw_sync_finish(s, x));
     gw_sync_free(s);
     free(x);
     return GW_OK;
@@ -133,6 +157,12 @@ static void test_another_number_of_workers(void **state)
         "gtopk:0.02+q:4",
         "drop:0.95+1bit",
         "local:2+topk:0.05",
+        "oktopk:0.02",
+        "randk:0.05",
+        "lowrank:1",
+        "demo:0.02",
+        "distro:0.02",
+        "sparseloco:2,density=0.02",
         "topk:0.02+momentum:0.9",
         "topk:0.02+q:4+ef21:0.5",
         "update:scale=auto+topk:0.05,warmup=2+momentum:0.6,dampening=0.6"};
