@@ -146,8 +146,7 @@ static gw_status exchange_whole(gw_sync *s, float *v, gwi_note *note)
     return GW_OK;
 }
 
-/* What is made of the average gradient. */
-static void step_outside(gw_sync *s, float *grad)
+void gwi_sync_step_outside(gw_sync *s, float *grad)
 {
     const gwi_outer *outer = gwi_outer_of(&s->spec);
 
@@ -155,7 +154,8 @@ static void step_outside(gw_sync *s, float *grad)
         outer->gradient(s->segments[i], grad + s->segments[i]->base);
 }
 
-/* A gradient, or a change of the model. */
+/* A gradient, or a change of the model. What is made of an average that is handed back
+ * late is made of it then. */
 static gw_status exchange_vector(gw_sync *s, float *v, gwi_note *note)
 {
     if (s->now.dense)
@@ -168,8 +168,8 @@ static gw_status exchange_vector(gw_sync *s, float *v, gwi_note *note)
         return GW_OK;
     }
     gwi_momentum_leave(s, v);
-    if (s->now.gradient)
-        step_outside(s, v);
+    if (s->now.gradient && s->late == NULL)
+        gwi_sync_step_outside(s, v);
     return GW_OK;
 }
 

@@ -8,15 +8,15 @@ import numpy as np
 from headed import BF16, CENTRES, F32, LEVELS, SIGNS
 
 ORDER = {
-    "dense": "delay lead", "none": "", "adasum": "", "bf16": "",
+    "dense": "delay lead", "none": "", "adasum": "delay lead", "bf16": "",
     "topk": "density residual warmup ladder dense_below tile decay combine via delay lead",
     "gtopk": "density putback via residual warmup ladder dense_below delay lead",
     "drop": "rate threshold residual warmup ladder dense_below delay lead",
     "randk": "density residual warmup ladder dense_below seed delay lead",
     "qsgd": "bits bucket norm residual via warmup dense_below seed delay lead code",
     "sign": "bucket residual via warmup dense_below delay lead code",
-    "demo": "density decay chunk update combine residual dense_below",
-    "distro": "density decay chunk update combine residual dense_below",
+    "demo": "density decay chunk update combine residual dense_below delay lead",
+    "distro": "density decay chunk update combine residual dense_below delay lead",
     "a2sgd": "resync per bucket", "local": "every grow start average fragments delay mix cut", "oneshot": "average",
     "outer": "lr momentum nesterov", "diloco": "every lr momentum nesterov start average fragments delay mix cut",
     "sparseloco": "every density tile decay combine centre residual lr momentum nesterov start "

@@ -113,6 +113,8 @@ class Replay:
         notes = [note_in(waiting) for waiting in crew.waiting]
         if crew.before and not any(notes) and crew.waiting[0][0]:
             self.lead()
+        if not any(notes):
+            crew.pending = cosines.signs(crew, crew.pending)
         has_before = crew.waiting[0][1]
         self.tell(crew.pending, notes)
         results, notes = self.exchanged()
@@ -151,7 +153,7 @@ class Replay:
             if note:
                 return momentum.skip(crew), note
             results = momentum.leave(crew, results)
-            return cosines.signs(crew, results) if self.now.gradient else results, 0
+            return cosines.signs(crew, results) if self.now.gradient and not crew.pending else results, 0
         if crew.estimate and remembered:
             return ef21.whole(crew, vectors, notes)
         results, note = by_buckets(crew, vectors, notes, parts)

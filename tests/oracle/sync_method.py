@@ -72,12 +72,12 @@ class Gradients(Method):
 
 class Late(Method):
     """Hands back what a method that exchanges gradients made of the step before, in the
-    first step zeros. What the training ends with is dropped."""
+    first step zeros, or the signs of that. What the training ends with is dropped."""
 
     ends_late = True
 
-    def __init__(self, method, lead=0.0):
-        self.method, self.lead = method, F(lead)
+    def __init__(self, method, lead=0.0, signs=False):
+        self.method, self.lead, self.signs = method, F(lead), signs
         self.waiting = self.last = None
         self.before = (frozenset(), 0.0)  # near and slack of what waits
 
@@ -89,8 +89,14 @@ class Late(Method):
         if given is None:
             return [np.zeros_like(g) for g in gradients]
         last, self.last = self.last, given
-        return given if last is None else [
+        out = given if last is None else [
             r + self.lead * (r - before) for r, before in zip(given, last)]
+        return self.signs_of(out) if self.signs else out
+
+    def signs_of(self, vectors):
+        """One that nearly cancels may have either sign."""
+        self.slack = np.where(np.abs(vectors[0]) < 4 * self.slack, 2.0, 0.0)
+        return [np.sign(v) for v in vectors]
 
 
 class Exchange:

@@ -145,6 +145,9 @@ const char *const conform_specs[] = {
     "topk:0.2+1bit:centre=column,code=entropy",
     "sign:code=entropy",
     "sparseloco:2,0.1,tile=128,code=entropy",
+    "adasum:delay=1",
+    "demo:delay=1",
+    "distro:0.05,update=mean,delay=1,lead=0",
 };
 const size_t conform_spec_count = sizeof conform_specs / sizeof *conform_specs;
 

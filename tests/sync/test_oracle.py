@@ -79,11 +79,11 @@ class Property(Row):
         return self.look(driver, recording)
 
 
-def late(methods, lead=1.0):
+def late(methods, lead=1.0, signs=False):
     """Results one step late."""
     def make(layout, workers):
         made = methods(layout, workers)
-        return [Late(m, lead) for m in (made if isinstance(made, list) else [made])]
+        return [Late(m, lead, signs) for m in (made if isinstance(made, list) else [made])]
     return make
 
 
@@ -323,6 +323,10 @@ TABLE = [
     Row("gtopk:0.01,via=tree", sparse(GlobalTopK, 0.01, via="tree"), workers=(1, 2, 3, 4, 5, 6, 7, 8)),
     Row("gtopk:0.05,putback=paper,via=tree", sparse(GlobalTopK, 0.05, "paper", "tree"), **FEW),
     Row("gtopk:0.05,putback=keep,via=tree", sparse(GlobalTopK, 0.05, "keep", "tree"), workers=(3, 5)),
+    Row("adasum:delay=1", late(sparse(AdaptiveSum)), workers=(2, 3, 4)),
+    Row("demo:0.05,0.9,delay=1", late(sparse(CosineTopK, 0.05, decay=0.9, update="mean"), signs=True)),
+    Row("demo:0.05,update=mean,delay=1,lead=0", late(sparse(CosineTopK, 0.05, update="mean"), 0)),
+    Row("distro:0.05,delay=1,lead=0", late(sparse(CosineTopK, 0.05, code=Centres(1), update="mean"), 0, True)),
     Row("gtopk:0.01,putback=keep", sparse(GlobalTopK, 0.01, "keep"), workers=(2, 3, 5, 8)),
     Row("gtopk:0.05,putback=keep", sparse(GlobalTopK, 0.05, "keep"), **FEW),
     Row("gtopk:0.05,putback=paper", sparse(GlobalTopK, 0.05, "paper"), **FEW),

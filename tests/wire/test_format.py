@@ -66,7 +66,7 @@ SPECS = [
     "topk:0.05,decay=0.5+2bit:best", "topk:0.05+2bit:hivemind", "gtopk:0.05,via=tree+2bit:hivemind",
     "sparseloco:2,tile=128,lr=0.4,momentum=0.5,decay=1", "sparseloco:2,combine=all",
     "demo:0.05,decay=1,chunk=64,update=mean", "demo:0.02,residual=off", "distro:0.1,chunk=9,dense_below=100",
-    "demo:0.3,chunk=2,combine=all",
+    "demo:0.3,chunk=2,combine=all", "demo:0.05,delay=1", "distro:0.1,chunk=9,delay=1,lead=0.5", "adasum:delay=1",
     "topk:0.05,via=auto+1bit", "topk:0.1,residual=off,via=owner", "topk:0.05,dense_below=100,via=owner+ef21",
     "local:2+adasum+outer:0.5,0", "update:1+adasum",
     "local:4,fragments=2,start=1+q:4+check:2", "diloco:3,fragments=3,mix=0.5+gtopk:0.1,dense_below=100",

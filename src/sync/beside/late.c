@@ -216,7 +216,8 @@ static gw_status collect(gw_sync *s)
 }
 
 /* The result r of the exchange before is r_t-1. Where it is applied, r_t would be: what
- * follows from the last two results on a straight line is r_t-1 + r_t-1 - r_t-2. */
+ * follows from the last two results on a straight line is r_t-1 + r_t-1 - r_t-2. Signs
+ * are taken of that. */
 static void lead(gw_sync *s)
 {
     float *r = s->kept[GWI_PENDING], *before = s->kept[GWI_BEFORE];
@@ -231,6 +232,13 @@ static void lead(gw_sync *s)
         before[i] = held;
     }
     waiting[HAS_BEFORE] = 1;
+}
+
+/* What waits becomes what is handed back. */
+static void hand_back(gw_sync *s)
+{
+    lead(s);
+    gwi_sync_step_outside(s, s->kept[GWI_PENDING]);
 }
 
 static void swap(float *a, float *b, size_t n)
@@ -260,7 +268,7 @@ gw_status gwi_late_gradient(gw_sync *s, const gw_piece *pieces, size_t count)
     if (st != GW_OK && st != GW_SKIPPED)
         return st;
     if (st == GW_OK)
-        lead(s);
+        hand_back(s);
     for (size_t i = 0; i < count; at += pieces[i++].floats)
         swap(pieces[i].at, at, pieces[i].floats);
     begin(s);
@@ -282,10 +290,10 @@ gw_status gw_sync_drain(gw_sync *s, float *grad)
     if (!gw_sync_pending(s))
         return gw_fail(GW_ERR_ARG, "no result is under way; ask gw_sync_pending()");
     gw_status st = collect(s);
-    if (st == GW_OK)
-        lead(s);
-    if (st == GW_OK)
+    if (st == GW_OK) {
+        hand_back(s);
         memcpy(grad, s->kept[GWI_PENDING], s->layout->floats * sizeof *grad);
+    }
     forget(s);
     gwi_late_show(s);
     return st;

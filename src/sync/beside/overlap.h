@@ -23,6 +23,9 @@ void gwi_overlap_free(gw_sync *sync);
 
 void gwi_sync_begin_step(gw_sync *sync);
 gw_status gwi_sync_whole(gw_sync *sync, float *grad, gwi_note *note);
+
+/* What is made of the average gradient (sync.c). */
+void gwi_sync_step_outside(gw_sync *sync, float *grad);
 gw_status gwi_sync_pieces(gw_sync *sync, const gwi_result *at, gwi_note *note);
 gw_status gwi_sync_bucket(gw_sync *sync, const gwi_bucket *bucket, float *grad,
                           gwi_note *note);

@@ -77,4 +77,5 @@ const gwi_stage gwi_stage_adasum = {
     .role = GWI_ROLE_WHICH,
     .recipe = true,
     .parts = {[GWI_EXCHANGE] = &gwi_exchange_adasum.part},
+    .keys = "delay lead",
 };

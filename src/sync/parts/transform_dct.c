@@ -208,7 +208,7 @@ const gwi_stage gwi_stage_demo = {
               [GWI_EXCHANGE] = &gwi_exchange_gather.part,
               [GWI_MEMORY] = &gwi_memory_residual.part,
               [GWI_OUTER] = &gwi_outer_sign.part},
-    .keys = "density decay chunk update combine residual dense_below",
+    .keys = "density decay chunk update combine residual dense_below delay lead",
     .but = {{"density", "0.0078125"}, {"decay", "0.999"}, {"combine", "senders"}},
 };
 
@@ -226,6 +226,6 @@ const gwi_stage gwi_stage_distro = {
               [GWI_EXCHANGE] = &gwi_exchange_gather.part,
               [GWI_MEMORY] = &gwi_memory_residual.part,
               [GWI_OUTER] = &gwi_outer_sign.part},
-    .keys = "density decay chunk update combine residual dense_below",
+    .keys = "density decay chunk update combine residual dense_below delay lead",
     .but = {{"density", "0.001953125"}, {"decay", "0.999"}, {"combine", "senders"}},
 };
