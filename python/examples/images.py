@@ -14,6 +14,8 @@ import torch.distributed as dist
 from torch import nn
 
 DEBIAN = "/usr/share/datasets/fashion-mnist"
+# PyTorch 1.13 cannot load numbers that are not in tensors in this way.
+TENSORS_ONLY = int(torch.__version__.split(".")[0]) > 1
 
 
 def read_idx(path):
@@ -84,7 +86,7 @@ def resume(directory, rank, comm=None, **parts):
     if directory:
         epoch = _least(epoch, comm)
     if epoch:
-        saved = torch.load(_saved(directory, epoch, rank), weights_only=True)
+        saved = torch.load(_saved(directory, epoch, rank), weights_only=TENSORS_ONLY)
         for name, part in parts.items():
             part.load_state_dict(saved[name])
     return epoch

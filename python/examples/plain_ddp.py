@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from images import accuracy, load, network, shard
+from images import accuracy, load, network, resume, save, shard
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--epochs", type=int, default=3)
@@ -21,6 +21,7 @@ parser.add_argument("--batch", type=int, default=64, help="per worker")
 parser.add_argument("--lr", type=float, default=0.1)
 parser.add_argument("--data-dir", help="where the IDX files are")
 parser.add_argument("--limit", type=int, help="use so many training images")
+parser.add_argument("--checkpoints", help="save one after each epoch there, and resume")
 args = parser.parse_args()
 
 torch.manual_seed(1)
@@ -29,8 +30,9 @@ rank, workers = dist.get_rank(), dist.get_world_size()
 images, labels = load("train", args.data_dir, args.limit)
 model = DistributedDataParallel(network())
 optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+parts = dict(model=model, optimizer=optimizer)
 
-for epoch in range(args.epochs):
+for epoch in range(resume(args.checkpoints, rank, **parts), args.epochs):
     for batch in shard(len(images), rank, workers, args.batch, seed=epoch):
         optimizer.zero_grad()
         loss = cross_entropy(model(images[batch]), labels[batch])
@@ -38,6 +40,7 @@ for epoch in range(args.epochs):
         optimizer.step()
     if rank == 0:
         print(f"epoch {epoch + 1}: loss {loss.item():.3f}", flush=True)
+    save(args.checkpoints, rank, epoch + 1, **parts)
 
 if rank == 0:
     print(f"accuracy {accuracy(model.module, args.data_dir):.4f}")

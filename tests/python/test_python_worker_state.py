@@ -112,7 +112,7 @@ def changes_number(rank, workers):
         result = goes_on(run)
         assert torch.isfinite(result).all(), spec
         assert torch.allclose(summed(result), workers * result.double(), atol=1e-5), spec
-        if int(torch.__version__.split(".")[0]) >= 2:  # 1.13 unpickles no floats from bytes
+        if torch_crew.is_at_least("2.0"):  # 1.13 unpickles no floats from bytes
             run = Run(spec, rank)
             run.state.load_state_dict(torch.load(path(spec, "all")))
             assert torch.equal(result, goes_on(run)), spec

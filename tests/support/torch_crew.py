@@ -31,11 +31,20 @@ def skip_without_torch2(*modules):
     skip_before("2.0")
 
 
+def torch_version():
+    """PyTorch's, read without the seconds that an import takes."""
+    return importlib.metadata.version("torch")
+
+
+def is_at_least(version):
+    """Whether PyTorch is of that version or later."""
+    return tuple(map(int, torch_version().split(".")[:2])) >= tuple(map(int, version.split(".")))
+
+
 def skip_before(version):
-    """For what PyTorch has only since that version. Its version is read without the seconds that an import takes."""
-    installed = importlib.metadata.version("torch")
-    if tuple(map(int, installed.split(".")[:2])) < tuple(map(int, version.split("."))):
-        print(f"skipped: PyTorch {installed} is older than {version}")
+    """For what PyTorch has only since that version."""
+    if not is_at_least(version):
+        print(f"skipped: PyTorch {torch_version()} is older than {version}")
         sys.exit(77)
 
 

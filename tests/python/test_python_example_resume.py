@@ -9,10 +9,12 @@ import tempfile
 import torch_crew
 
 torch_crew.skip_without("numpy", "torch")
-torch_crew.skip_before("2.6")
 import torch
-import torch.distributed.tensor  # in states of FSDP2
 import torch_example
+
+HAS_FSDP2 = torch_crew.is_at_least("2.6")
+if HAS_FSDP2:
+    import torch.distributed.tensor  # in states of FSDP2
 
 EXAMPLES = os.path.join(os.environ["GRADWIRE_SOURCE"], "python", "examples")
 WORKERS = 2
@@ -33,7 +35,8 @@ def train(script, directory):
                       "--checkpoints", os.path.join(directory, "saved"))
     paths = [os.path.join(directory, "saved", "epoch2", f"worker{rank}.pt")
              for rank in range(WORKERS)]
-    return [bits(torch.load(path, weights_only=True)) for path in paths]
+    return [bits(torch.load(path, **({"weights_only": True} if HAS_FSDP2 else {})))
+            for path in paths]
 
 
 def resumes(script):
@@ -48,5 +51,6 @@ def resumes(script):
 
 
 if __name__ == "__main__":
-    for name in ("compile_ddp.py", "plain_module.py", "fsdp2_replicas.py"):
+    resumes("mnist_ddp.py")
+    for name in ("compile_ddp.py", "plain_module.py", "fsdp2_replicas.py") if HAS_FSDP2 else ():
         resumes(name)
