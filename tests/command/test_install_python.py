@@ -9,10 +9,10 @@ import sys
 import tarfile
 import tempfile
 
+from source_copy import copy_source
 from torch_crew import skip_without
 
 skip_without("numpy", "pip", "setuptools", "wheel")
-SOURCE = os.environ["GRADWIRE_SOURCE"]
 
 USE = """
 import gradwire, numpy, os, sys
@@ -59,17 +59,6 @@ def run(*command, fails=0, path=None, **settings):
         print(result.stdout)
         sys.exit(f"{' '.join(command[:5])} ... ended with {result.returncode}")
     return result.stdout
-
-
-def copy_source(directory):
-    """So that nothing is left in the tree and tests can run side by side."""
-    for part in ("python", "include", "src", "train", "cli", "bench", "group", "sim", "cmake",
-                 "report"):
-        shutil.copytree(os.path.join(SOURCE, part), os.path.join(directory, part),
-                        ignore=shutil.ignore_patterns("__pycache__", "node_modules", "*.egg-info"))
-    for part in ("pyproject.toml", "setup.py", "MANIFEST.in", "CMakeLists.txt", "README.md",
-                 "CHANGELOG.md", "LICENSE"):
-        shutil.copy(os.path.join(SOURCE, part), directory)
 
 
 def only_a_compiler(directory):
