@@ -86,6 +86,8 @@ typedef struct gw_spec_info {
     /* A period has `fragments` exchanges, each of a part of the model, or one of all.
      * With GW_TRAIT_LATE each runs beside the computing of `delay` steps. */
     uint64_t fragments, delay;
+    uint64_t
+        resync; /* if above 0, whole models are averaged every so many steps, too */
 } gw_spec_info;
 
 /* Describes a spec. Fails with GW_ERR_SPEC, as gw_spec_check() does, or with

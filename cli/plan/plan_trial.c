@@ -75,6 +75,8 @@ static gw_status count_steps(trial *t)
     size_t period = 1;
 
     GWT_TRY(gw_spec_describe(t->spec, &info));
+    if (info.resync > 0)
+        info.period = info.resync; /* each has all that steps do */
     if (info.growth == 0.0 && info.period > 0 && info.period <= PERIOD_MOST)
         period = (size_t)info.period;
     t->fragments = (size_t)info.fragments;

@@ -209,6 +209,8 @@ static gw_status count_steps(gwc_sim *sim, const char *sync)
     gw_spec_info info = {.struct_size = sizeof info};
 
     GWT_TRY(gw_spec_describe(sync, &info));
+    if (info.resync > 0)
+        info.period = info.resync; /* each has all that steps do */
     if (info.growth == 0.0 && info.period > 1 && info.period <= STEPS_MAX)
         sim->steps = (sim->steps + info.period - 1) / info.period * info.period;
     return GW_OK;

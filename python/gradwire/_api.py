@@ -112,7 +112,7 @@ class SpecInfo(Structure):
     _fields_ = [("struct_size", c_size_t), ("traits", c_uint), ("bytes_per_param", c_double),
                 ("period", c_uint64), ("growth", c_double),
                 ("stages", c_char_p * (STAGES_MAX + 1)), ("memories", c_size_t),
-                ("fragments", c_uint64), ("delay", c_uint64)]
+                ("fragments", c_uint64), ("delay", c_uint64), ("resync", c_uint64)]
 
 
 class MemoryInfo(Structure):

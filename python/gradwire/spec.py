@@ -48,6 +48,7 @@ class Description:
     period: int  # steps between exchanges, 0: none before finish()
     growth: float  # of growing periods, otherwise 0
     fragments: int  # of the model, each exchanged once in a period
+    resync: int  # if above 0, whole models are averaged every so many steps, too
     delay: int  # steps that are computed beside an exchange
     sends_gradients: bool
     sends_models: bool
@@ -154,7 +155,7 @@ def describe(spec: str) -> Description:
     traits = {name: bool(info.traits & bit) for name, bit in TRAITS.items()}
     return Description(spec=spec, stages=stages, bytes_per_param=info.bytes_per_param,
                        period=info.period, growth=info.growth,
-                       fragments=info.fragments, delay=info.delay, **traits)
+                       fragments=info.fragments, delay=info.delay, resync=info.resync, **traits)
 
 
 def advise(spec: str, optimizer: OptimizerKind, workers: int, steps: int = 0) -> Advice:

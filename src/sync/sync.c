@@ -341,6 +341,24 @@ static gw_status average_models(gw_sync *s, float *x, gwi_note *note)
     return gwi_segments_run(s, gwi_all_segments(s), x, note, average_segment);
 }
 
+/* The average change of the models becomes the model to go on from. */
+static void step_from_last(gw_sync *s, float *x)
+{
+    for (size_t i = 0; i < s->segment_count; i++)
+        gwi_outer_of(&s->spec)->step(s->segments[i], x + s->segments[i]->base);
+}
+
+/* Models that were averaged in part, or not at all, are averaged as a whole. */
+static gw_status repair_models(gw_sync *s, float *x, gwi_note *note)
+{
+    GWI_TRY(average_models(s, x, note));
+    if (*note != 0 || !gwi_steps_outside(&s->spec))
+        return GW_OK;
+    gwi_subtract(x, x, s->kept[GWI_REFERENCE], s->layout->floats);
+    step_from_last(s, x);
+    return GW_OK;
+}
+
 /* Every worker goes on from what the outer step makes of the last common model and the
  * average of what was sent of the changes since. */
 static gw_status exchange_change(gw_sync *s, float *x, gwi_note *note)
@@ -356,10 +374,8 @@ static gw_status exchange_change(gw_sync *s, float *x, gwi_note *note)
     if (scale != 1)
         gwi_scale(x, (float)scale, n);
     GWI_TRY(exchange_vector(s, x, note));
-    if (*note != 0)
-        return GW_OK;
-    for (size_t i = 0; i < s->segment_count; i++)
-        gwi_outer_of(&s->spec)->step(s->segments[i], x + s->segments[i]->base);
+    if (*note == 0)
+        step_from_last(s, x);
     return GW_OK;
 }
 
@@ -407,7 +423,7 @@ static gw_status model_step(gw_sync *s, float *params)
 
     gwi_see_model(s, params);
     if (gwi_repairs(s))
-        st = average_models(s, params, &note);
+        st = repair_models(s, params, &note);
     else if (s->now.model)
         st = exchange_model(s, params, &note);
     GWI_TRY(gwi_model_outcome(s, st, note));
@@ -473,8 +489,10 @@ gw_status gw_sync_start(gw_sync *s, float *params)
  * resumed: it follows from the step and the schedule. */
 static bool leaves_equal(const gw_sync *s)
 {
-    if (s->step == 0 || gwi_selector_of(&s->spec)->of_models)
+    if (s->step == 0)
         return false;
+    if (gwi_selector_of(&s->spec)->of_models)
+        return gwi_repairs(s);
     if (s->step <= gwi_schedule_start(&s->spec))
         return s->started; /* dense steps from equal models */
     return !gwi_sees_models(&s->spec) && gwi_stream_meets(&s->spec) &&

@@ -55,10 +55,14 @@ def slow_network():
 def whole_periods():
     """A step of a method with periods costs a part of its exchange, however long the period is."""
     job = ["--params", 200000, "--compute", 5, "--workers", 4, "--link", "1mbit,1ms"]
-    rows = plan(*job, "--sync", "diloco:30 local:12 local:100 sparseloco:30")
+    shares = "sparta:0.05,resync=30+outer"
+    rows = plan(*job, "--sync", f"diloco:30 local:12 local:100 sparseloco:30 sparta:0.05 {shares} a2sgd:resync=30")
     for sync, period in [("diloco:30", 30), ("local:12", 12), ("local:100", 100)]:
         want = rows["dense"]["bytes_per_step"] / period
         check(near(rows[sync]["bytes_per_step"], want, 0.01), f"{sync} sends {rows[sync]}, not {want}")
+    sent = {name: row["bytes_per_step"] for name, row in rows.items()}
+    check(near(sent[shares], (sent["dense"] + 29 * sent["sparta:0.05"]) / 30, 0.01), f"shares and whole models: {sent}")
+    check(near(sent["a2sgd:resync=30"], sent["dense"] / 30, 0.02), f"whole models now and then: {sent}")
     entries = 200000 / 64 * 3 / 30
     sent = rows["sparseloco:30"]["bytes_per_step"]
     check(9 * entries <= 8 * sent <= 10.5 * entries, f"sparseloco: {sent} bytes of {entries} entries")

@@ -24,12 +24,12 @@ ORDER = {
     "update": "start scale", "spa": "chunks", "pqasgd": "every bits bucket norm residual via seed code",
     "q": "bits bucket norm seed code", "1bit": "centre code", "2bit": "centre code",
     "momentum": "momentum clip mask velocity nesterov dampening", "check": "every",
-    "lowrank": "rank error residual warmup delay lead", "ef21": "eta", "sparta": "density order seed",
+    "lowrank": "rank error residual warmup delay lead", "ef21": "eta", "sparta": "density order seed resync",
     "oktopk": "density residual warmup ladder dense_below delay lead",
 }
 # Not written where they are as usual, unless the stage has another default.
 UNSAID = {"tile": "0", "decay": "1", "combine": "all", "via": "gather", "delay": "0", "lead": "1",
-          "fragments": "1", "mix": "0", "cut": "even", "per": "all", "code": "raw"}
+          "fragments": "1", "mix": "0", "cut": "even", "per": "all", "code": "raw", "resync": "0"}
 OUTER = ("lr", "momentum", "nesterov")  # of the outer step; gradients have two of them, too
 REALS = ("mix", "lr", "lead", "decay", "density", "rate", "grow", "scale", "momentum", "clip", "dampening", "eta")
 WORDS = ("residual", "putback", "threshold", "norm", "via", "average", "centre", "mask",
@@ -48,7 +48,7 @@ def read_stage(text):
     name, _, rest = text.partition(":")
     options = dict(item.split("=") for item in rest.split(",")) if rest else {}
     unsaid = ("delay", "lead", "fragments", "mix", "cut", "code") if name in ("sparseloco", "demo", "distro") else [
-        key for key in UNSAID if key != "via" or name in ("topk", "gtopk")]
+        key for key in UNSAID if {"via": name in ("topk", "gtopk"), "resync": name == "sparta"}.get(key, True)]
     if name == "a2sgd" and "bucket" not in options:
         options["bucket"] = "0"
     elif name == "a2sgd" and options["bucket"] == "0":

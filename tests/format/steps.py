@@ -84,7 +84,7 @@ class Replay:
         first = self.vectors("begin")[0]
         spread(self.mail, first.tobytes())
         self.expect_vectors("start", [first] * self.workers)
-        if self.spec.what == "changes":
+        if self.spec.what == "changes" or self.spec.what == "shares" and self.spec.steps_outside:
             self.crew.reference = first
 
     # ---- a step
@@ -180,7 +180,7 @@ class Replay:
 
     def exchange_model(self, models):
         if self.resyncs(self.step):
-            return self.average(models, 0, self.layout.n)
+            return self.step_outside(*self.average(models, 0, self.layout.n))
         if self.stream:
             return self.stream.step(self.step, self.now, models, self.outer_step)
         if not self.now.model:
@@ -201,6 +201,14 @@ class Replay:
         for x in results:
             x[begin:end] = result
         return results, note
+
+    def step_outside(self, models, note):
+        """From the last common model, if there is an outer step."""
+        if note or not self.spec.steps_outside:
+            return models, note
+        results = [self.outer_step(w, x - self.crew.reference) for w, x in enumerate(models)]
+        self.crew.reference = results[0]
+        return results, 0
 
     def average_share(self, models):
         positions = shared_positions(self.crew)
@@ -251,6 +259,7 @@ class Replay:
     def compares(self):
         every = self.spec.check
         before = self.schedule.begin if self.now.model else self.step - 1
+        before = self.step - self.spec.resync if self.resyncs(self.step) else before
         return (self.workers > 1 and every > 0 and self.equal_after(self.step) and
                 self.step // every > before // every)
 
@@ -267,7 +276,9 @@ class Replay:
     def ended_equal(self):
         """Whether the last step has made the models equal, so that they are left alone."""
         last = self.step - 1
-        if self.spec.what in PARTLY or self.stream and last > self.spec.start and not self.stream.meets():
+        if self.spec.what in PARTLY:
+            return last > 0 and self.resyncs(last)
+        if self.stream and last > self.spec.start and not self.stream.meets():
             return False
         return last <= self.spec.start or (not self.crew.mean and last == self.schedule.end)
 

@@ -145,6 +145,8 @@ const char *const conform_specs[] = {
     "topk:0.2+1bit:centre=column,code=entropy",
     "sign:code=entropy",
     "sparseloco:2,0.1,tile=128,code=entropy",
+    "sparta:0.05,resync=2",
+    "sparta:0.05,order=turns,resync=3+outer:0.7,0.9",
     "adasum:delay=1",
     "demo:delay=1",
     "distro:0.05,update=mean,delay=1,lead=0",

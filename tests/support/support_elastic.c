@@ -35,6 +35,7 @@ const char *const elastic_specs[] = {
     "topk:0.1,via=owner",
     "sparseloco:3",
     "qsgd:4",
+    "sparta:0.1,resync=3+outer:0.7,0.9",
 };
 const int elastic_spec_count = sizeof elastic_specs / sizeof *elastic_specs;
 

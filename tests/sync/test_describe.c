@@ -207,6 +207,9 @@ static const struct told {
      CHANGES | SAME | BY_MODEL | GW_TRAIT_MEETS | GW_TRAIT_OUTER_STEP, 4, 4},
     {"diloco:4", CHANGES | SAME | BY_MODEL | GW_TRAIT_MEETS | GW_TRAIT_OUTER_STEP, 8,
      4},
+    {"sparta:0.1,resync=4+outer",
+     MODELS | SAME | BY_MODEL | GW_TRAIT_SPARSE | GW_TRAIT_MEETS | GW_TRAIT_OUTER_STEP,
+     8, 1},
 };
 
 static void test_by_hand(void **state)
@@ -223,6 +226,15 @@ static void test_by_hand(void **state)
                      (int)info.period);
         assert_true((info.growth == 2) == (i == 14));
     }
+}
+
+static void test_resync(void **state)
+{
+    (void)state;
+    assert_int_equal(info_of("sparta:0.1").resync, 0);
+    assert_int_equal(info_of("sparta:0.1,resync=30+outer").resync, 30);
+    assert_int_equal(info_of("a2sgd:resync=7").resync, 7);
+    assert_int_equal(info_of("local:4").resync, 0);
 }
 
 static void test_stages_of_a_spec(void **state)
@@ -402,6 +414,7 @@ static void test_path(void **state)
     const double n = 2 << 20;
     gw_traffic dense = {.bytes_sent = (uint64_t)(6 * n) + 100, .messages_sent = 99};
     gw_traffic twice = {.bytes_sent = (uint64_t)(12 * n) + 100, .messages_sent = 99};
+    gw_traffic share = {.bytes_sent = (uint64_t)(9 * n) + 100, .messages_sent = 99};
     gw_traffic lists = {.bytes_sent = 300, .bytes_received = 330, .messages_sent = 6};
     double found[2];
     gw_layout *layout;
@@ -416,6 +429,7 @@ static void test_path(void **state)
     check_path("diloco:8,fragments=2,cut=tensors,delay=1", layout, twice, 4 * 6,
                12 * n);
     check_path("spa:2", layout, dense, 12, 6 * n);
+    check_path("sparta:0.5,resync=2", layout, share, 6 + 6, 9 * n);
     check_path("topk:0.1", layout, lists, 2, 330);
     check_path("qsgd:4", layout, lists, 2, 330);
     check_path("gtopk:0.1", layout, lists, 6, 300);
@@ -439,15 +453,11 @@ static void test_path(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_told_is_done),
-        cmocka_unit_test(test_by_hand),
-        cmocka_unit_test(test_stages_of_a_spec),
-        cmocka_unit_test(test_every_stage),
-        cmocka_unit_test(test_recipes),
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_unknown_names),
-        cmocka_unit_test(test_link),
-        cmocka_unit_test(test_path),
+        cmocka_unit_test(test_told_is_done), cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_resync),       cmocka_unit_test(test_stages_of_a_spec),
+        cmocka_unit_test(test_every_stage),  cmocka_unit_test(test_recipes),
+        cmocka_unit_test(test_sizes),        cmocka_unit_test(test_unknown_names),
+        cmocka_unit_test(test_link),         cmocka_unit_test(test_path),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

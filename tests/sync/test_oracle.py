@@ -182,6 +182,12 @@ def outer(every, lr, momentum, nesterov=True, dense=0, polyak=False, kind=None, 
     return make
 
 
+def shares(density, resync, lr, momentum, nesterov=True, turns=False):
+    """A share of the models in each step, and an outer optimizer on whole ones."""
+    return lambda layout, _: Sparta(layout, density, SEED, turns, resync, OuterSgd(lr, momentum, nesterov),
+                                    start_of(layout.n, SEED))
+
+
 def stream(every, count, lr=1, momentum=0, delay=0, mix=0, dense=0, kind=None, tensors=False, **options):
     """Changes in fragments, each a model of its own."""
     def make(layout, workers):
@@ -317,16 +323,16 @@ TABLE = [
     Row("topk:0.05,delay=1,lead=0.5", late(sparse(TopK, 0.05), 0.5), **GRID),
     Row("drop:0.9,delay=1+ef21", late(ef21(1, Drop, 0.9))),
     Row("gtopk:0.05,delay=1", late(sparse(GlobalTopK, 0.05)), **FEW),
+    Row("adasum:delay=1", late(sparse(AdaptiveSum)), workers=(2, 3, 4)),
+    Row("demo:0.05,0.9,delay=1", late(sparse(CosineTopK, 0.05, decay=0.9, update="mean"), signs=True)),
+    Row("demo:0.05,update=mean,delay=1,lead=0", late(sparse(CosineTopK, 0.05, update="mean"), 0)),
+    Row("distro:0.05,delay=1,lead=0", late(sparse(CosineTopK, 0.05, code=Centres(1), update="mean"), 0, True)),
 
     Row("gtopk:0.01", sparse(GlobalTopK, 0.01), workers=(1, 2, 3, 4, 5, 6, 7, 8)),
     Row("gtopk:0.05", sparse(GlobalTopK, 0.05), **FEW),
     Row("gtopk:0.01,via=tree", sparse(GlobalTopK, 0.01, via="tree"), workers=(1, 2, 3, 4, 5, 6, 7, 8)),
     Row("gtopk:0.05,putback=paper,via=tree", sparse(GlobalTopK, 0.05, "paper", "tree"), **FEW),
     Row("gtopk:0.05,putback=keep,via=tree", sparse(GlobalTopK, 0.05, "keep", "tree"), workers=(3, 5)),
-    Row("adasum:delay=1", late(sparse(AdaptiveSum)), workers=(2, 3, 4)),
-    Row("demo:0.05,0.9,delay=1", late(sparse(CosineTopK, 0.05, decay=0.9, update="mean"), signs=True)),
-    Row("demo:0.05,update=mean,delay=1,lead=0", late(sparse(CosineTopK, 0.05, update="mean"), 0)),
-    Row("distro:0.05,delay=1,lead=0", late(sparse(CosineTopK, 0.05, code=Centres(1), update="mean"), 0, True)),
     Row("gtopk:0.01,putback=keep", sparse(GlobalTopK, 0.01, "keep"), workers=(2, 3, 5, 8)),
     Row("gtopk:0.05,putback=keep", sparse(GlobalTopK, 0.05, "keep"), **FEW),
     Row("gtopk:0.05,putback=paper", sparse(GlobalTopK, 0.05, "paper"), **FEW),
@@ -526,6 +532,9 @@ TABLE = [
     Row("sparta:0.05", lambda layout, _: Sparta(layout, 0.05, SEED)),
     Row("sparta:0.3,turns,seed=7", lambda layout, _: Sparta(layout, 0.3, SEED + 7, True)),
     Row("sparta:0.3,turns", lambda layout, _: Sparta(layout, 0.3, SEED, True), **TINY),
+    Row("sparta:0.1,resync=4", lambda layout, _: Sparta(layout, 0.1, SEED, resync=4)),
+    Row("sparta:0.05,resync=5+outer:0.7,0.9", shares(0.05, 5, 0.7, 0.9)),
+    Row("sparta:0.1,order=turns,resync=3+outer:0.4,0.5,nesterov=off", shares(0.1, 3, 0.4, 0.5, False, turns=True)),
     Row("pqasgd:4,8", pqasgd(4, levels(8)), workers=(1, 2, 3, 5)),
     Row("pqasgd:4,8", pqasgd(4, levels(8)), workers=(2, 3), steps=19),
     Row("pqasgd:2,4,residual=on", pqasgd(2, levels(4), residual=True), workers=(1, 2)),

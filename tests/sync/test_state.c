@@ -40,7 +40,7 @@ static gw_status sum_residuals(gw_comm *c, const gw_sync *s, double *mass)
 
     /* An estimate is the mean of what workers have of it, and it does not change. */
     bool estimates = s->kept[GWI_ESTIMATE] != NULL;
-    for (size_t i = 0; i < N; i++)
+    for (size_t i = 0; s->kept[GWI_RESIDUAL] != NULL && i < N; i++)
         sum += estimates ? (s->kept[GWI_LAST][i] - s->kept[GWI_RESIDUAL][i]) /
                                (float)gw_comm_workers(c)
                          : s->kept[GWI_RESIDUAL][i];
@@ -163,6 +163,7 @@ static void test_another_number_of_workers(void **state)
         "demo:0.02",
         "distro:0.02",
         "sparseloco:2,density=0.02",
+        "sparta:0.05,resync=3+outer:0.7,0.9",
         "topk:0.02+momentum:0.9",
         "topk:0.02+q:4+ef21:0.5",
         "update:scale=auto+topk:0.05,warmup=2+momentum:0.6,dampening=0.6"};

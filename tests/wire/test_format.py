@@ -60,6 +60,7 @@ SPECS = [
     "lowrank:2,error=own,residual=off", "lowrank:1+ef21", "lowrank:3+ef21:0.2", "lowrank:0", "lowrank:1000",
     "local:2,start=2+lowrank:2", "update:1+lowrank:4,error=own", "lowrank:6,warmup=2",
     "sparta:0.1,seed=7", "sparta:0.01,turns,seed=3", "sparta:1",
+    "sparta:0.1,resync=2+check:3", "sparta:0.1,turns,resync=2+outer:0.5,0.5",
     "update:2+bf16", "update:0+topk:0.01,ladder=1", "update:3+check:2", "update+topk:0.1",
     "diloco:2,start=2+gtopk:0.1+q:6", "update:2,scale=2+topk:0.1+outer:0.5,0.5", "local:2+randk:0.1+outer",
     "topk:0.02,tile=300,ladder=1", "topk:0.02,dense_below=100,tile=64,combine=senders",

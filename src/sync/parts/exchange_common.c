@@ -16,6 +16,30 @@
 #include "sync/selection.h"
 #include "sync/small.h"
 
+typedef struct options {
+    uint64_t resync; /* steps between averages of whole models, 0: never */
+} options;
+
+static const gwi_key keys[] = {
+    {.name = "resync",
+     .meaning = "steps between averages of whole models",
+     .fallback = "0",
+     .range = "a count of steps, 0 for never",
+     .least = 0,
+     .most = GWI_COUNT_MAX,
+     .unsaid = true,
+     .at = offsetof(options, resync),
+     .value = GWI_COUNT},
+    {.name = NULL},
+};
+
+static uint64_t common_resync(const gwi_spec *spec)
+{
+    const options *opt = gwi_options_of(spec, GWI_EXCHANGE);
+
+    return gwi_selector_of(spec)->of_models ? opt->resync : 0;
+}
+
 typedef struct common {
     float *sent; /* what this worker brings, in case it must be put back */
     void *memory;
@@ -178,24 +202,37 @@ static gw_status common_run(gw_sync *s, const gwi_result *at, gwi_note *note)
                                         : run_gradients(s, at->v, note);
 }
 
-static gwi_path common_path(const gwi_spec *spec, const gw_layout *layout, int workers,
-                            const gw_traffic *t)
+/* One sum of a share of each segment, so many times. */
+static void add_sums(gwi_path *to, const gw_layout *layout, int workers, double density,
+                     double times)
 {
-    double density = gwi_selector_of(spec)->density(spec);
-    gwi_path sum = {0, 0};
     gwi_cut cut = {0};
 
     while (gwi_cut_next(layout, &cut)) {
         double n = (double)(cut.end - cut.begin) * density;
         gwi_path one = gwi_path_of_sum(n, workers);
-        sum.rounds += one.rounds;
-        sum.bytes += one.bytes;
+        to->rounds += times * one.rounds;
+        to->bytes += times * one.bytes;
     }
-    return gwi_path_repeated(sum, t);
+}
+
+static gwi_path common_path(const gwi_spec *spec, const gw_layout *layout, int workers,
+                            const gw_traffic *t)
+{
+    double density = gwi_selector_of(spec)->density(spec);
+    uint64_t resync = common_resync(spec);
+    gwi_path period = {0, 0};
+
+    add_sums(&period, layout, workers, density, resync > 0 ? (double)resync - 1 : 1);
+    if (resync > 0)
+        add_sums(&period, layout, workers, 1, 1);
+    return gwi_path_repeated(period, t);
 }
 
 const gwi_exchange gwi_exchange_common = {
     .part = {.name = "common",
+             .keys = keys,
+             .options_size = sizeof(options),
              .check = gwi_check_uncoded,
              .off = common_off,
              .state_size = sizeof(common),
@@ -203,6 +240,7 @@ const gwi_exchange gwi_exchange_common = {
              .fini = common_fini},
     .run = common_run,
     .path = common_path,
+    .resync = common_resync,
     .lossy = true,
     .closes_up = true,
 };

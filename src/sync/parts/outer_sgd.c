@@ -58,6 +58,26 @@ static bool outer_off(const gwi_spec *spec)
     return options_of(spec)->lr == 1 && !has_momentum(spec);
 }
 
+/* Of a share of the models there is no common model to step from: workers agree about
+ * these entries alone, and not about when they were common before. */
+static gw_status check_shares(const gwi_spec *spec, const gwi_stage *stage)
+{
+    const gwi_selector *selector = gwi_selector_of(spec);
+
+    if (!selector->of_models)
+        return GW_OK;
+    if (gwi_exchange_of(spec)->resync(spec) == 0)
+        return gw_fail(GW_ERR_SPEC,
+                       "'%s' steps on changes of whole models; say how often '%s' "
+                       "averages these, as in '%s,resync=30+outer'",
+                       stage->name, spec->stages[0]->name, spec->stages[0]->example);
+    if (selector->part.off(spec))
+        return gw_fail(GW_ERR_SPEC,
+                       "'%s' averages whole models in every step; use 'local:1+%s'",
+                       spec->stages[0]->name, stage->name);
+    return GW_OK;
+}
+
 static gw_status outer_check(const gwi_spec *spec, const gwi_stage *stage)
 {
     const gwi_schedule *schedule = gwi_schedule_of(spec);
@@ -67,12 +87,12 @@ static gw_status outer_check(const gwi_spec *spec, const gwi_stage *stage)
             return gw_fail(GW_ERR_SPEC,
                            "'%s' and '%s' both have an outer step; keep one of them",
                            spec->stages[0]->name, spec->stages[i]->name);
-    if (schedule->subject == GWI_GRADIENT || gwi_selector_of(spec)->of_models)
+    if (schedule->subject == GWI_GRADIENT)
         return gw_fail(GW_ERR_SPEC,
                        "'%s' steps on changes of the model; begin with a stage that "
                        "exchanges them, as in 'local:30+outer'",
                        stage->name);
-    return GW_OK;
+    return check_shares(spec, stage);
 }
 
 static void plain_step(float *x, float *z, float lr, size_t n)

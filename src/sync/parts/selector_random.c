@@ -119,6 +119,25 @@ static void random_agree(gw_sync *s, gwi_common *out)
     *out = (gwi_common){.index = x->index, .count = k};
 }
 
+/* Of models: whole ones are averaged by resync, not by a schedule. */
+static gw_status models_check(const gwi_spec *spec, const gwi_stage *stage)
+{
+    for (int i = 0; i < spec->count; i++) {
+        const gwi_stage *other = spec->stages[i];
+        if (other->role == GWI_ROLE_WHEN)
+            return gw_fail(
+                GW_ERR_SPEC,
+                "'%s' cannot come before '%s'; '%s,resync=30' averages whole "
+                "models, too, and '+outer' may follow it",
+                other->name, stage->name, stage->example);
+        if (other->role == GWI_ROLE_MOMENTUM)
+            return gw_fail(GW_ERR_SPEC,
+                           "'%s' cannot follow '%s', which averages models",
+                           other->name, stage->name);
+    }
+    return GW_OK;
+}
+
 const gwi_selector gwi_selector_random = {
     .part = {.name = "random",
              .keys = keys,
@@ -134,6 +153,7 @@ const gwi_selector gwi_selector_random = {
 static const gwi_selector selector_of_models = {
     .part = {.name = "random of models",
              .keys = keys,
+             .check = models_check,
              .off = random_off,
              .state_size = sizeof(choice),
              .init = random_init,
@@ -164,10 +184,10 @@ const gwi_stage gwi_stage_sparta = {
     .example = "sparta:0.05",
     .cost = "8 density n (P-1)/P bytes, by all-reduce, and no positions",
     .expect = "models differ by what about 1/density steps change",
-    .role = GWI_ROLE_ALL,
+    .role = GWI_ROLE_WHICH,
     .recipe = true,
     .parts = {[GWI_SCHEDULE] = &gwi_schedule_local.part,
               [GWI_SELECTOR] = &selector_of_models.part,
               [GWI_EXCHANGE] = &gwi_exchange_common.part},
-    .keys = "density order seed",
+    .keys = "density order seed resync",
 };

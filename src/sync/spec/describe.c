@@ -119,6 +119,7 @@ gw_status gw_spec_describe(const char *text, gw_spec_info *info)
         traits_of_messages(&spec) | traits_of_models(&spec) | traits_of_memory(&spec);
     known.bytes_per_param = bytes_per_param(&spec);
     known.period = period_of(&spec);
+    known.resync = gwi_resync(&spec);
     known.fragments = gwi_fragments(&spec);
     known.delay = gwi_is_late(&spec) ? 1 : gwi_stream_delay(&spec);
     if (gwi_schedule_of(&spec)->growth != NULL)

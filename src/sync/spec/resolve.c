@@ -38,8 +38,9 @@ static void decide_subject(gwi_spec *spec)
         spec->part[GWI_SCHEDULE] = gwi_usual_part(GWI_SCHEDULE);
     spec->subject = gwi_schedule_of(spec)->subject;
     /* A model change that is compressed, or that an outer step wants, or that is
-     * exchanged while the model changes, is what is sent, not the model. */
-    if (spec->subject == GWI_MODEL &&
+     * exchanged while the model changes, is what is sent, not the model. Of models that
+     * are averaged in part there is no change that all know of. */
+    if (spec->subject == GWI_MODEL && !gwi_selector_of(spec)->of_models &&
         (compresses(spec) || gwi_steps_outside(spec) || gwi_streams(spec)))
         spec->subject = GWI_CHANGE;
 }

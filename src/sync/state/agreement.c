@@ -90,13 +90,19 @@ static bool compares(const gw_sync *s)
     return s->comm->workers > 1 && every_of(s) > 0;
 }
 
+/* The last step before this one that left the models equal. */
+static uint64_t equal_before(const gw_sync *s)
+{
+    if (s->step > 0 && gwi_repairs(s))
+        return s->step - gwi_resync(&s->spec);
+    return s->now.model ? s->phase.begin : s->step - 1;
+}
+
 bool gwi_agreement_due(const gw_sync *s)
 {
     uint64_t every = every_of(s);
-    /* The last step before this one that left the models equal. */
-    uint64_t before = s->now.model ? s->phase.begin : s->step - 1;
 
-    return compares(s) && equal_now(s) && s->step / every > before / every;
+    return compares(s) && equal_now(s) && s->step / every > equal_before(s) / every;
 }
 
 bool gwi_agreement_ends(const gw_sync *s, bool averaged)

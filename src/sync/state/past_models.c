@@ -44,9 +44,9 @@ void gwi_end_models(gw_sync *s, float *x)
         memcpy(x, s->kept[GWI_MEAN], s->layout->floats * sizeof *x);
 }
 
-static bool is_of_changes(const gwi_spec *spec)
+static bool counts_changes(const gwi_spec *spec)
 {
-    return spec->subject == GWI_CHANGE;
+    return spec->subject == GWI_CHANGE || gwi_steps_outside(spec);
 }
 
 static const gwi_remembered memories[] = {
@@ -54,7 +54,7 @@ static const gwi_remembered memories[] = {
      .what = "last model",
      .tag = GWI_REFERENCE,
      .handing = GW_HANDING_COMMON,
-     .wanted = is_of_changes},
+     .wanted = counts_changes},
     {.name = "mean",
      .what = "mean model",
      .tag = GWI_MEAN,
