@@ -114,6 +114,8 @@ double gwc_plan_overlapped(const gwc_plan *plan, size_t link);
 typedef struct gwc_plan_outer_advice {
     const gwc_plan_row *row; /* the method, with the period that was tried */
     char sync[GWC_SPEC_CAP], in_full[GWC_SPEC_CAP];
+    char started[GWC_SPEC_CAP]; /* with start=N; empty if it has no such key, or if the
+                                 * user has chosen settings */
     uint64_t period;
     double exchange; /* seconds of one */
     double part;     /* of the time that exchanges take with that period */

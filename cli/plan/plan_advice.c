@@ -280,12 +280,11 @@ static void say_outer(const gwc_plan *plan, FILE *to)
         "more than 100 steps. docs/results-outer.md has what short runs lost. ",
         outer.sync, time_text(outer.exchange, time), 100.0 * outer.part,
         (unsigned long long)outer.period, outer.in_full);
-    /* Whoever has chosen settings of the outer step has read about them. */
-    if (strncmp(outer.sync, "diloco:", 7) == 0 && strchr(outer.sync, ',') == NULL)
+    if (outer.started[0] != '\0')
         fprintf(to,
-                "If the model is not trained yet, %s,momentum=0.6,start=N with a tenth "
-                "of all steps as N lost far less in our runs. ",
-                outer.sync);
+                "If the model is not trained yet, %s with a tenth of all steps as N "
+                "lost far less in our runs. ",
+                outer.started);
 }
 
 static void say_assumed(const gwc_plan *plan, FILE *to)

@@ -100,6 +100,12 @@ def outer_steps():
     check("not trained yet" not in whole(*job, "--compute", "5s", "--sync", "diloco:every=30,lr=0.4")["advice"]["text"],
           "settings that the user has chosen")
     check(whole(*job, "--compute", "5s", "--sync", "local:8")["advice"]["outer"] is None, "no outer step")
+    for sync, words in (("sparseloco:30", "sparseloco:5,start=N with"), ("local:30+outer", "local:20,start=N+outer with"),
+                        ("local:30+topk:0.01", "local:5,start=N+topk:0.01 with")):
+        text = whole(*job, "--compute", "5s", "--sync", sync)["advice"]["text"]
+        check(f"not trained yet, {words}" in text, f"{sync}: no '{words}' in {text}")
+    text = whole(*job, "--compute", "5s", "--sync", "pqasgd:30,4")["advice"]["text"]
+    check("not trained yet" not in text, f"pqasgd has no start: {text}")
 
 
 def parts_add_up():
