@@ -12,8 +12,8 @@
 #   *_driver.c        used by scripts, like capture_*.c; twin_driver.c is built here, with
 #                     the trainer
 #
-# Labels, for choosing what to run: lib, train, script, python, binding (tests/python and
-# python/examples), example, install, mpi, page for what needs a browser, and slow for
+# Labels, for choosing what to run: lib, train, script, python, binding (tests/python,
+# tests/torch and python/examples), example, install, mpi, page for what needs a browser, and slow for
 # every name that contains "_slow": those are left to be run by name (ctest -L slow).
 file(GLOB test_sources CONFIGURE_DEPENDS tests/*/test_*.c)
 file(GLOB support_sources CONFIGURE_DEPENDS tests/*/support*.c)
@@ -112,7 +112,7 @@ function(gradwire_script_test script)
       list(APPEND labels python)
     endif()
   endif()
-  if(script MATCHES "/tests/python/")
+  if(script MATCHES "/tests/(python|torch)/")
     list(APPEND labels binding)
   endif()
   if(name MATCHES "_page$")
