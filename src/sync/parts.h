@@ -299,8 +299,8 @@ extern const gwi_schedule gwi_schedule_steps, gwi_schedule_periods, gwi_schedule
 extern const gwi_selector gwi_selector_all, gwi_selector_topk, gwi_selector_drop,
     gwi_selector_chunk;
 extern const gwi_transform gwi_transform_none;
-extern const gwi_coder gwi_coder_f32, gwi_coder_bf16, gwi_coder_levels, gwi_coder_1bit,
-    gwi_coder_2bit;
+extern const gwi_coder gwi_coder_f32, gwi_coder_bf16, gwi_coder_levels, gwi_coder_signs,
+    gwi_coder_1bit, gwi_coder_2bit;
 extern const gwi_exchange gwi_exchange_dense, gwi_exchange_common, gwi_exchange_gather,
     gwi_exchange_pairs, gwi_exchange_tree, gwi_exchange_owner, gwi_exchange_coded,
     gwi_exchange_means;

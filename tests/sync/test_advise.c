@@ -113,6 +113,9 @@ static const advised table[] = {
     {"randk:0.01+ef21", SGD(.momentum = 0.9), NULL, 0, NULL},
     {"randk:0.01,residual=off", SGD(.momentum = 0.9), NULL, 0, NULL},
     {"lowrank:4", SGD(.momentum = 0.9), NULL, 0, NULL},
+    {"sign", SGD(.momentum = 0.9), NULL, 0, "signs of gradients"},
+    {"sign:2048,residual=off", ADAM, NULL, 0, "signs of gradients"},
+    {"sign", SGD(.momentum = 0), NULL, 0, NULL},
     {"local:4+randk:0.01", SGD(.momentum = 0.9), NULL, 0, NULL},
     /* Known to lose more than a point. */
     {"topk:0.0039+ef21", SGD(.momentum = 0.9), NULL, 0, "without '+ef21'"},
