@@ -105,6 +105,8 @@ static const gwc_flag flags[] = {
      "be one worker of the job that meets there, where\n"
      "'gradwire meet' runs, or at etcd://HOST:PORT/JOB",
      GWC_TEXT, AT(join.meeting), 0, 0},
+    {"meet", "[HOST]:PORT", NULL, "run that meeting in this worker; others join it",
+     GWC_TEXT, AT(join.meet), 0, 0},
     {"key-file", "FILE", NULL,
      "file with the job's key [the environment variable\n"
      "GRADWIRE_KEY]",
@@ -224,8 +226,8 @@ static void print_help(void)
         "are in brackets.\n"
         "\n"
         "Under mpirun, mpiexec or srun every rank is a worker, on any number of\n"
-        "machines; see docs/clusters.md. With --join it is one worker of a job whose\n"
-        "workers find each other by themselves; see docs/groups.md.");
+        "machines; see docs/clusters.md. With --join or --meet it is one worker of a\n"
+        "job whose workers find each other by themselves; see docs/groups.md.");
     gwc_flags_help(flags, COUNT(flags), stdout);
     putchar('\n');
     gwc_list_section("optimizers");
@@ -238,6 +240,7 @@ static void print_help(void)
          "  gradwire train --data csv:my-table.csv --out runs/first --json\n"
          "  gradwire train --resume --out runs/first\n"
          "  mpirun -n 8 --host a:4,b:4 gradwire train --sync gtopk:0.01\n"
+         "  gradwire train --meet :7077 --key-file job.key --workers 2\n"
          "  gradwire train --join tcp://a:7077 --key-file job.key --workers 2");
 }
 
@@ -279,39 +282,6 @@ static void catch_signals(gwt_job *job)
 /* ---- the command -------------------------------------------------------------------
  */
 
-/* The method with all its settings, unless that is what --sync says: codes of others
- * give the same names other ones. */
-static void show_sync(const settings *set, const gwt_job *job)
-{
-    char full[GWT_SPEC_CAP];
-
-    if (gw_spec_check(gwt_job_sync(job), full, sizeof full) == GW_OK &&
-        strcmp(full, set->run.sync) != 0)
-        gwc_printf(stderr, 6, "sync: %s\n", full);
-}
-
-static void show_start(const settings *set, const gwt_job *job)
-{
-    uint64_t step;
-    const char *resumed = gwt_job_resumed(job, &step), *at = gwt_job_warnings(job);
-
-    while (*at != '\0') {
-        size_t len = strcspn(at, "\n");
-        fprintf(stderr, "gradwire: warning: %.*s\n", (int)len, at);
-        at += len + (at[len] != '\0');
-    }
-    if (gwt_job_data_note(job)[0] != '\0' && !set->quiet)
-        fprintf(stderr, "note: %s\n", gwt_job_data_note(job));
-    if (gwt_job_notes(job)[0] != '\0' && !set->quiet)
-        fprintf(stderr, "note: %s\n", gwt_job_notes(job));
-    if (gwt_job_metrics(job)[0] != '\0' && !set->quiet)
-        fprintf(stderr, "note: metrics are in %s\n", gwt_job_metrics(job));
-    if (!set->quiet)
-        show_sync(set, job);
-    if (resumed != NULL && !set->quiet)
-        fprintf(stderr, "resuming from %s at step %" PRIu64 "\n", resumed, step);
-}
-
 /* Only rank 0 prints. Where workers change, each says how it begins. */
 static int speaks(const settings *set)
 {
@@ -322,19 +292,6 @@ static int speaks(const settings *set)
 static int ends_first(const settings *set, const gwt_job *job)
 {
     return set->run.views != NULL ? gwt_job_summary(job)->first : speaks(set);
-}
-
-/* How to continue a run that Ctrl-C ended. */
-static void show_stop(const settings *set, const gwt_job *job)
-{
-    if (!gwt_job_summary(job)->stopped || set->quiet)
-        return;
-    if (set->run.checkpoint_every != NULL)
-        fprintf(stderr, "note: 'gradwire train --resume --out %s' continues this run\n",
-                gwt_job_directory(job));
-    else
-        fprintf(stderr, "note: this run cannot be resumed; --checkpoint-every would "
-                        "have written a checkpoint\n");
 }
 
 /* Progress is shown here and, if the run has joined a job, at its meeting. */
@@ -360,7 +317,7 @@ static int run_job(const settings *set, gwt_job *job)
     gw_status st;
 
     if (speaks(set))
-        show_start(set, job);
+        gwc_train_start(&set->run, job, set->quiet);
     catch_signals(job);
     st = gwt_job_run(job, &observer);
     running = NULL;
@@ -374,7 +331,7 @@ static int run_job(const settings *set, gwt_job *job)
     else if (ends_first(set, job))
         gwc_train_table(&set->run, job);
     if (ends_first(set, job))
-        show_stop(set, job);
+        gwc_train_stopped(&set->run, job, set->quiet);
     return gwt_job_summary(job)->stopped || gwt_job_summary(job)->left ? GWC_STOPPED
                                                                        : GWC_DONE;
 }
@@ -499,6 +456,14 @@ static int train_as_rank(settings *set, gw_status st, const gwc_launch *launch,
     return gwc_launch_end(comm, code, agreed);
 }
 
+static gwc_host_end host_end(int code, int left)
+{
+    if (left)
+        return GWC_HOST_JOB_GOES_ON;
+    return code == GWC_DONE || code == GWC_STOPPED ? GWC_HOST_JOB_IS_OVER
+                                                   : GWC_HOST_FAILED;
+}
+
 /* Every worker prints its own errors: it has a terminal of its own. */
 static int train_joined(settings *set, int argc, char **argv)
 {
@@ -514,7 +479,7 @@ static int train_joined(settings *set, int argc, char **argv)
     set->run.comm = comm;
     int code = train_over(set, comm, GW_OK, argc, argv, &agreed);
     gw_comm_free(comm);
-    gwc_join_leave(set->joined);
+    gwc_join_leave(set->joined, host_end(code, 0));
     return code;
 }
 
@@ -537,8 +502,9 @@ static int train_changing(settings *set)
     waiting = set->joined;
     int code = st == GW_OK ? run_job(set, job) : gwc_exit_code(st);
     waiting = NULL;
+    gwc_host_end end = host_end(code, st == GW_OK && gwt_job_summary(job)->left);
     gwt_job_free(job);
-    gwc_join_leave(set->joined);
+    gwc_join_leave(set->joined, end);
     return code;
 }
 
@@ -557,16 +523,16 @@ static int run_train(int argc, char **argv)
             print_help();
         return GWC_DONE;
     }
-    if (st == GW_OK && set.join.meeting == NULL)
+    if (st == GW_OK && !gwc_joins(&set.join))
         st = gwc_join_unused(flags, COUNT(flags), argc, argv);
     if (launch.by != NULL)
         return train_as_rank(&set, st, &launch, argc, argv);
     if (st != GW_OK)
         return GWC_USAGE;
-    if (set.join.meeting != NULL && set.run.least != 0)
+    if (gwc_joins(&set.join) && set.run.least != 0)
         return train_changing(&set);
-    return set.join.meeting != NULL ? train_joined(&set, argc, argv)
-                                    : train_here(&set, argc, argv);
+    return gwc_joins(&set.join) ? train_joined(&set, argc, argv)
+                                : train_here(&set, argc, argv);
 }
 
 gw_status gwc_train_check(int argc, char **argv)
@@ -577,7 +543,7 @@ gw_status gwc_train_check(int argc, char **argv)
     memset(&set, 0, sizeof set);
     set.run.workers = set.run.spawn = NOT_GIVEN;
     GWT_TRY(gwc_flags_read(flags, COUNT(flags), "train", argc, argv, &set, &help));
-    if (set.join.meeting == NULL)
+    if (!gwc_joins(&set.join))
         GWT_TRY(gwc_join_unused(flags, COUNT(flags), argc, argv));
     return gwt_config_check(&set.run);
 }

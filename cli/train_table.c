@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train_table.c - what "gradwire train" prints at the end. */
+ * train_table.c - what "gradwire train" prints before its first step and at the end. */
 #define _GNU_SOURCE
 #include "train_table.h"
 
@@ -101,4 +101,51 @@ void gwc_train_table(const gwt_config *c, const gwt_job *job)
     if (fclose(stream) == 0)
         gwc_print_wrapped(stdout, text, TITLE_WIDTH);
     free(text);
+}
+
+/* ---- before and after --------------------------------------------------------- */
+
+/* The method with all its settings, unless that is what --sync says: codes of others
+ * give the same names other ones. */
+static void show_sync(const gwt_config *config, const gwt_job *job)
+{
+    char full[GWT_SPEC_CAP];
+
+    if (gw_spec_check(gwt_job_sync(job), full, sizeof full) == GW_OK &&
+        strcmp(full, config->sync) != 0)
+        gwc_printf(stderr, 6, "sync: %s\n", full);
+}
+
+void gwc_train_start(const gwt_config *config, const gwt_job *job, int quiet)
+{
+    uint64_t step;
+    const char *resumed = gwt_job_resumed(job, &step), *at = gwt_job_warnings(job);
+
+    while (*at != '\0') {
+        size_t len = strcspn(at, "\n");
+        fprintf(stderr, "gradwire: warning: %.*s\n", (int)len, at);
+        at += len + (at[len] != '\0');
+    }
+    if (gwt_job_data_note(job)[0] != '\0' && !quiet)
+        fprintf(stderr, "note: %s\n", gwt_job_data_note(job));
+    if (gwt_job_notes(job)[0] != '\0' && !quiet)
+        fprintf(stderr, "note: %s\n", gwt_job_notes(job));
+    if (gwt_job_metrics(job)[0] != '\0' && !quiet)
+        fprintf(stderr, "note: metrics are in %s\n", gwt_job_metrics(job));
+    if (!quiet)
+        show_sync(config, job);
+    if (resumed != NULL && !quiet)
+        fprintf(stderr, "resuming from %s at step %" PRIu64 "\n", resumed, step);
+}
+
+void gwc_train_stopped(const gwt_config *config, const gwt_job *job, int quiet)
+{
+    if (!gwt_job_summary(job)->stopped || quiet)
+        return;
+    if (config->checkpoint_every != NULL)
+        fprintf(stderr, "note: 'gradwire train --resume --out %s' continues this run\n",
+                gwt_job_directory(job));
+    else
+        fprintf(stderr, "note: this run cannot be resumed; --checkpoint-every would "
+                        "have written a checkpoint\n");
 }

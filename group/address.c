@@ -150,6 +150,11 @@ gw_status gwg_listen(const gwg_address *at, int *fd, int *port)
     return GW_OK;
 }
 
+int gwg_is_loopback(const char *host)
+{
+    return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
+}
+
 void gwg_local_host(int fd, char host[GWG_HOST_CAP])
 {
     struct sockaddr_storage own;

@@ -33,6 +33,9 @@ gw_status gwg_connect(const gwg_address *to, double seconds, int *fd);
  * silence is no answer. */
 int gwg_is_refused(const gwg_address *at, double seconds);
 
+/* Returns whether a numeric address leads back to the machine that uses it. */
+int gwg_is_loopback(const char *host);
+
 /* Writes this side's address of a connection. */
 void gwg_local_host(int fd, char host[GWG_HOST_CAP]);
 

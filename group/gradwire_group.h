@@ -41,7 +41,8 @@ typedef struct gw_group_options {
     const char *job;     /* the job's name, if meeting has none; NULL: "job" */
     const char *key;     /* the job's key, 16 to 1024 bytes of text */
     const char *name;    /* this worker's name in messages; NULL: its host's */
-    const char *address; /* where other members reach it; NULL: where it calls from */
+    const char *address; /* where other members reach it; NULL: where it calls from, or
+                          * where a tcp:// meeting is, if it calls that at home */
     int port;            /* that it opens for other members; 0: any that is free */
     int min_workers;     /* a view has at least so many members; 0: 1 */
     int max_workers;     /* and at most so many; 0: 1024 */

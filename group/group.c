@@ -205,6 +205,15 @@ static gw_status hear_view(gw_group *g, const char *line)
     return GW_OK;
 }
 
+/* A member that has called a meeting at its own machine is where the meeting is: by the
+ * address that the meeting saw, each other machine would look for it at home. The
+ * endpoints of etcd are not known to be where their callers are. */
+static void find_beside_meeting(const gw_group *g, gwg_member *m)
+{
+    if (g->way->relays && gwg_is_loopback(m->at.host))
+        snprintf(m->at.host, sizeof m->at.host, "%s", g->self.meetings[0].host);
+}
+
 static gw_status hear_member(gw_group *g, const char *line)
 {
     gwg_member m = {0};
@@ -214,6 +223,7 @@ static gw_status hear_member(gw_group *g, const char *line)
                                        m.at.host, m.at.port, m.name) != 4)
         return gw_fail(GW_ERR_DATA, "the meeting sent a malformed member");
     m.id = id;
+    find_beside_meeting(g, &m);
     g->members[g->known++] = m;
     return GW_OK;
 }

@@ -21,6 +21,7 @@ enum { KEY_CAP = 1024 + 2 };
 struct gwc_joined {
     gw_group *volatile group;
     gw_group_options options; /* of one that is to be joined */
+    gwc_host *host;           /* of its meeting; NULL: it is elsewhere */
     char *key;
     volatile sig_atomic_t asked; /* to leave */
     double reported_at;
@@ -88,6 +89,24 @@ static void tell(void *arg, const char *line)
             may_end ? "; Ctrl-C ends the run, with a checkpoint if it writes any" : "");
 }
 
+/* Reads the key, and opens the meeting if that is this worker's own. */
+static gw_status prepare(gwc_joined *joined, const gwc_join_options *opt)
+{
+    gw_group_options *join = &joined->options;
+
+    GWT_TRY(gwc_key_read(opt->key_file, &joined->key));
+    join->key = joined->key;
+    if (opt->meet == NULL)
+        return GW_OK;
+    if (opt->meeting != NULL)
+        return gw_fail(GW_ERR_ARG, "--join calls a meeting and --meet opens one; give "
+                                   "one of them");
+    GWT_TRY(gwc_host_open(&joined->host, opt->meet, opt->job, joined->key,
+                          join->timeout_seconds, join->tell == NULL));
+    join->meeting = gwc_host_where(joined->host);
+    return GW_OK;
+}
+
 gw_status gwc_join_later(gwc_joined **out, const gwc_join_options *opt, int least,
                          int most, double timeout, int quiet)
 {
@@ -112,10 +131,9 @@ gw_status gwc_join_later(gwc_joined **out, const gwc_join_options *opt, int leas
         .timeout_seconds = timeout,
         .tell = quiet ? NULL : tell,
     };
-    st = gwc_key_read(opt->key_file, &joined->key);
-    joined->options.key = joined->key;
+    st = prepare(joined, opt);
     if (st != GW_OK) {
-        gwc_join_leave(joined);
+        gwc_join_leave(joined, GWC_HOST_FAILED);
         return st;
     }
     *out = joined;
@@ -177,7 +195,7 @@ gw_status gwc_join(gwc_joined **out, gw_comm **comm, const gwc_join_options *opt
     if (st == GW_OK)
         st = gwc_join_next(*out, comm);
     if (st != GW_OK) {
-        gwc_join_leave(*out);
+        gwc_join_leave(*out, GWC_HOST_FAILED);
         *out = NULL;
     }
     return st;
@@ -200,11 +218,12 @@ void gwc_join_report(gwc_joined *joined, const gwt_progress *p)
                                          .bytes_sent = p->bytes_sent});
 }
 
-void gwc_join_leave(gwc_joined *joined)
+void gwc_join_leave(gwc_joined *joined, gwc_host_end end)
 {
     if (joined == NULL)
         return;
     gw_group_leave(joined->group);
+    gwc_host_close(joined->host, end, joined->options.tell == NULL);
     free(joined->key);
     free(joined);
 }

@@ -4,6 +4,7 @@
  *
  *     join.c            joining and leaving; a build with OpenSSL
  *     join_fit.c        checks settings before that
+ *     host.c            a worker that runs the meeting, too
  *     join_absent.c     a build without
  *     meet_command.c    "gradwire meet"
  *     status_command.c  "gradwire status"
@@ -12,11 +13,13 @@
 #define GWC_JOIN_H
 
 #include "flags.h"
+#include "group/host.h"
 #include "run/train.h"
 
 /* What --join and its kin say. */
 typedef struct gwc_join_options {
     const char *meeting;  /* NULL: do not join */
+    const char *meet;     /* where to open a meeting instead, and join that; or NULL */
     const char *job;      /* its name */
     const char *key_file; /* NULL: the key is in GRADWIRE_KEY */
     const char *address;  /* NULL: where this worker calls from */
@@ -60,8 +63,11 @@ void gwc_join_wake(gwc_joined *joined);
 /* Tells the meeting how far the run is. joined may be NULL. */
 void gwc_join_report(gwc_joined *joined, const gwt_progress *progress);
 
-/* Leaves the job. joined may be NULL. */
-void gwc_join_leave(gwc_joined *joined);
+/* Whether this worker is one of several that meet somewhere. */
+int gwc_joins(const gwc_join_options *opt);
+
+/* Leaves the job, and ends the meeting if this worker runs it. joined may be NULL. */
+void gwc_join_leave(gwc_joined *joined, gwc_host_end end);
 
 /* Reads a job's key from a file, or from GRADWIRE_KEY if path is NULL. The caller frees
  * it with free(). GW_ERR_ARG, GW_ERR_SYSTEM. */

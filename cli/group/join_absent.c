@@ -55,9 +55,9 @@ void gwc_join_report(gwc_joined *joined, const gwt_progress *progress)
     (void)joined, (void)progress;
 }
 
-void gwc_join_leave(gwc_joined *joined)
+void gwc_join_leave(gwc_joined *joined, gwc_host_end end)
 {
-    (void)joined;
+    (void)joined, (void)end;
 }
 
 static int run_absent(int argc, char **argv)

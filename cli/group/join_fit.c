@@ -13,18 +13,23 @@ gw_status gwc_join_unused(const gwc_flag *flags, size_t count, int argc, char **
     for (size_t i = 0; i < sizeof joiners / sizeof *joiners; i++)
         if (gwc_flags_given(flags, count, argc, argv, joiners[i]))
             return gw_fail(GW_ERR_ARG,
-                           "--%s needs --join MEETING: without it, this command starts "
-                           "all workers itself",
+                           "--%s needs --join MEETING or --meet: without them, this "
+                           "command starts all workers itself",
                            joiners[i]);
     return GW_OK;
+}
+
+int gwc_joins(const gwc_join_options *opt)
+{
+    return opt->meeting != NULL || opt->meet != NULL;
 }
 
 gw_status gwc_join_fit(gwt_config *run)
 {
     if (run->workers < 0)
-        return gw_fail(GW_ERR_ARG, "--join needs --workers N: how many workers the job "
-                                   "has on all machines; or MIN:MAX, such as 2:8, if "
-                                   "they may come and go");
+        return gw_fail(GW_ERR_ARG, "--join and --meet need --workers N: how many "
+                                   "workers the job has on all machines; or MIN:MAX, "
+                                   "such as 2:8, if they may come and go");
     if ((int)run->spawn >= 0)
         return gw_fail(
             GW_ERR_ARG,
