@@ -347,15 +347,18 @@ static void note_deed(worker *w)
     out->deed_count++;
 }
 
+static bool is_same(const elastic_deed *a, const elastic_deed *b)
+{
+    return a->entry == b->entry && a->count == b->count;
+}
+
 /* A worker that dies may have a result of which it does not know whether it counts. */
 static void note_last(worker *w)
 {
     const elastic_result *out = w->out;
-    const elastic_deed *last = &out->deeds[out->deed_count - 1];
 
     if (w->tried.entry == 0 || out->deed_count > ELASTIC_DEEDS ||
-        (out->deed_count > 0 && last->entry == w->tried.entry &&
-         last->count == w->tried.count))
+        (out->deed_count > 0 && is_same(&out->deeds[out->deed_count - 1], &w->tried)))
         return;
     w->out->undecided = true;
     note_deed(w);
