@@ -179,6 +179,9 @@ typedef struct gwi_coder {
      * 512. */
     size_t (*bucket)(const gwi_spec *spec);
     uint64_t (*seed)(const gwi_spec *spec); /* of rounding; NULL: 0 */
+    /* Returns what rounding adds to the variance of a vector, over its squared norm, at
+     * most; NULL: it is not known. */
+    double (*noise)(const gwi_spec *spec);
     /* Returns whether values are entropy-coded where that makes them shorter; NULL:
      * no. */
     bool (*entropy)(const gwi_spec *spec);

@@ -116,6 +116,13 @@ static const advised table[] = {
     {"sign", SGD(.momentum = 0.9), NULL, 0, "signs of gradients"},
     {"sign:2048,residual=off", ADAM, NULL, 0, "signs of gradients"},
     {"sign", SGD(.momentum = 0), NULL, 0, NULL},
+    {"qsgd:2,norm=l2", SGD(.momentum = 0.9), NULL, 0, "this coarse"},
+    {"qsgd:3,norm=l2,code=entropy", ADAM, NULL, 0, "this coarse"},
+    {"qsgd:2", SGD(.momentum = 0.9), NULL, 0, "this coarse"},
+    {"qsgd:2", SGD(.momentum = 0), NULL, 0, NULL},
+    {"qsgd:3", SGD(.momentum = 0.9), NULL, 0, NULL},
+    {"qsgd:4,norm=l2", ADAM, NULL, 0, NULL},
+    {"pqasgd:2,4", ADAM, NULL, 0, NULL},
     {"local:4+randk:0.01", SGD(.momentum = 0.9), NULL, 0, NULL},
     /* Known to lose more than a point. */
     {"topk:0.0039+ef21", SGD(.momentum = 0.9), NULL, 0, "without '+ef21'"},

@@ -80,12 +80,23 @@ static bool levels_off(const gwi_spec *spec)
  * that takes in more than was there grows without bound, so q must be below 1: for
  * the L2 norm it is min(d/s^2, sqrt(d)/s); for the largest magnitude, about 3.5
  * times the root mean square of a bucket, about 3/s^2. */
-static bool rounding_fits(const options *opt, uint64_t bits, int norm)
+static double noise_of(const options *opt, uint64_t bits, int norm)
 {
     double s = (double)((1u << (bits - 1)) - 1), d = (double)opt->bucket;
-    double q = norm == GWI_NORM_L2 ? fmin(d / (s * s), sqrt(d) / s) : 3 / (s * s);
 
-    return q < 1;
+    return norm == GWI_NORM_L2 ? fmin(d / (s * s), sqrt(d) / s) : 3 / (s * s);
+}
+
+static double levels_noise(const gwi_spec *spec)
+{
+    const options *opt = options_of(spec);
+
+    return levels_off(spec) ? 0 : noise_of(opt, opt->bits, opt->norm);
+}
+
+static bool rounding_fits(const options *opt, uint64_t bits, int norm)
+{
+    return noise_of(opt, bits, norm) < 1;
 }
 
 /* The fewest bits with which a norm fits; 9 if none do. */
@@ -202,6 +213,7 @@ const gwi_coder gwi_coder_levels = {
     .form = levels_form,
     .bucket = levels_bucket,
     .seed = levels_seed,
+    .noise = levels_noise,
     .entropy = levels_entropy,
     .scales = levels_scales,
     .put = levels_put,

@@ -248,6 +248,19 @@ static uint64_t count_of(const gwi_spec *spec, const char *name)
     return 0;
 }
 
+/* Rounding at random of whole gradients: with 2 bits, about a point was lost, and with
+ * a noise of 7 and more, which is 3 bits and norm=l2, 2 to 3 points and more. */
+#define COARSE_NOISE 5.0
+
+static bool rounds_coarsely(const gwi_spec *spec)
+{
+    const gwi_coder *coder = gwi_coder_of(spec);
+
+    return coder->noise != NULL && !gwi_sends_lists(spec) &&
+           spec->subject == GWI_GRADIENT && !gwi_keeps_residual(spec) &&
+           (coder->noise(spec) >= COARSE_NOISE || count_of(spec, "bits") == 2);
+}
+
 /* Estimates of gradients were 3 to 6 points behind with 0.4 and 1.2 % of the entries;
  * more were not measured. Rank 1 was 2 to 3 points behind with momentum and Adam. */
 #define ESTIMATES_BELOW 0.02
@@ -259,6 +272,10 @@ static const char *warning_of_approximations(const gwi_spec *spec,
         gwi_selector_of(spec)->density(spec) < ESTIMATES_BELOW)
         return "estimates lag behind the gradients, which cost 3 to 6 points in our "
                "runs: take it without '+ef21' (docs/results-methods.md)";
+    if (rounds_coarsely(spec) && (opt->momentum > 0 || opt->adaptive))
+        return "rounding this coarse cost 1 to 3 points of accuracy with momentum and "
+               "Adam in our runs, and diverged with 2 bits of norm=l2: take 'qsgd:4' "
+               "(docs/methods.md)";
     if (count_of(spec, "rank") == 1 && (opt->momentum > 0 || opt->adaptive))
         return "rank 1 cost 2 to 3 points of accuracy with momentum and Adam in our "
                "runs: take 'topk:0.01' (docs/results-methods.md)";
