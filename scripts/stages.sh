@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Runs checks stage by stage and counts them, for the scripts that source this file in the
-# top folder of the project: they call `stage NAME COMMAND...` as often as they like, and
-# `closing_line` at the end. Arguments of such a script name the stages to run.
+# top folder of the project: they call `stage NAME COMMAND...` as often as they like (or
+# `stages_together`), and `closing_line` at the end. Arguments of such a script name the
+# stages to run.
 #
 # Each test that ctest runs counts as one, and so does each other stage. Logs are
 # in build/logs; what failed is also shown at once.
@@ -66,22 +67,81 @@ what_failed() {
     tail -n 40 "$1"
 }
 
+wanted() {
+    [ ${#chosen[@]} -eq 0 ] || [[ " ${chosen[*]} " == *" $1 "* ]]
+}
+
+# report NAME SECONDS STATUS: counts a stage that has ended and prints one line about it.
+report() {
+    tally "$3" "$logs/$1.xml"
+    printf '%-14s %4d s   %s\n' "$1" "$2" "$counts"
+    if [ "$3" -ne 0 ] && [ "$3" -ne 77 ]; then
+        what_failed "$logs/$1.log" | sed 's/^/    /'
+        echo "    (full log: build/logs/$1.log)"
+    fi
+}
+
 # stage NAME COMMAND...: runs it with its output in a log, prints one line.
 stage() {
     local name=$1 begin=$SECONDS status=0
     shift
-    if [ ${#chosen[@]} -gt 0 ] && [[ " ${chosen[*]} " != *" $name "* ]]; then
-        return
-    fi
+    wanted "$name" || return 0
     results=$logs/$name.xml
     rm -f "$results"
     ("$@") >"$logs/$name.log" 2>&1 </dev/null || status=$?
-    tally "$status" "$results"
-    printf '%-14s %4d s   %s\n' "$name" $((SECONDS - begin)) "$counts"
-    if [ "$status" -ne 0 ] && [ "$status" -ne 77 ]; then
-        what_failed "$logs/$name.log" | sed 's/^/    /'
-        echo "    (full log: build/logs/$name.log)"
-    fi
+    report "$name" $((SECONDS - begin)) "$status"
+}
+
+# What runs beside the script: jobs are process groups, which end with the script.
+declare -A job_of=() begin_of=()
+end_jobs() {
+    local name
+    for name in "${!job_of[@]}"; do kill -- "-${job_of[$name]}" 2>/dev/null; done
+}
+trap end_jobs EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# beside NAME COMMAND...: starts it and goes on. Those who do not count it as a stage wait
+# for it by `await NAME`.
+beside() {
+    local name=$1
+    shift
+    results=$logs/$name.xml
+    rm -f "$results"
+    begin_of[$name]=$SECONDS
+    set -m
+    ("$@") >"$logs/$name.log" 2>&1 </dev/null &
+    job_of[$name]=$!
+    set +m
+}
+
+await() {
+    local status=0
+    wait "${job_of[$1]}" || status=$?
+    unset "job_of[$1]"
+    return "$status"
+}
+
+# stages_together NAME COMMAND... [+ NAME COMMAND...]: stages that run at the same time.
+stages_together() {
+    local words=() names=() name word status
+    for word in "$@" +; do
+        if [ "$word" != + ]; then
+            words+=("$word")
+            continue
+        fi
+        if wanted "${words[0]}"; then
+            names+=("${words[0]}")
+            beside "${words[@]}"
+        fi
+        words=()
+    done
+    for name in "${names[@]}"; do
+        status=0
+        await "$name" || status=$?
+        report "$name" $((SECONDS - begin_of[$name])) "$status"
+    done
 }
 
 # Prints the sum of all stages; fails if a check failed or none passed.
