@@ -81,6 +81,10 @@ GW_CPU_OFF=avx512 "$GRADWIRE_SOURCE/bench/machine" --page page --name "This CPU"
 if ! "$GRADWIRE" meet 2>&1 | grep -q "no OpenSSL"; then
     "$GRADWIRE_SOURCE/bench/encryption" --quick --rounds 1 --gradwire "$GRADWIRE" >table
     [ "$(grep -c 'ms encrypted' table)" -eq 2 ] || fail "encryption: $(cat table)"
+    # Not every machine lets this one make networks.
+    "$GRADWIRE_SOURCE/bench/join_time" --quick --rounds 1 --gradwire "$GRADWIRE" >table 2>error ||
+        grep -q "^join_time: \(only root\|ip\|tc\|mount\)\|unshare" error || fail "join_time: $(cat error)"
+    [ -s error ] || grep -q 'of 1 rounds' table || fail "join_time: $(cat table)"
 fi
 
 # Wrong usage.
