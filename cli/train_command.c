@@ -359,6 +359,12 @@ static gw_status fit_to_ranks(settings *set, gw_comm *comm, const gwc_launch *la
     int size = gw_comm_workers(comm);
 
     set->run.comm = comm;
+    if (gwc_joins(&set->join))
+        return gw_fail(GW_ERR_ARG,
+                       "--join and --meet cannot be used under %s, which has connected "
+                       "the workers already; leave them out, or start each worker by "
+                       "itself",
+                       launch->by);
     if (set->run.least != 0)
         return gw_fail(GW_ERR_ARG, "--workers MIN:MAX needs --join, and not %s",
                        launch->by);

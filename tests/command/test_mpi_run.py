@@ -133,6 +133,7 @@ def test_refusals(tmp):
     expect_error(2, ["--workers is 2", "started 3"], ranks(3, *base, "--workers", "2"),
                  "other --workers")
     expect_error(2, ["--spawn"], ranks(2, *base, "--spawn", "threads"), "--spawn")
+    expect_error(2, ["--join", "start each worker by itself"], ranks(2, *base, "--join", "tcp://127.0.0.1:1"), "--join")
     expect_error(2, ["--nope"], ranks(2, *base, "--nope"), "a wrong flag")
     for flag, a, b in (("--batch", "8", "16"), ("--model", "fnn3", "softmax"),
                        ("--sync", "dense", "topk:0.1"), ("--lr", "0.1", "0.2"),
