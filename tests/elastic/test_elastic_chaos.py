@@ -41,7 +41,8 @@ succeed("meet", "--new-key", "job.key")
 def churned_run(spec, seed, job, steps):
     """The accuracy after kills and joins; None if the run did not end."""
     chaos = Chaos(spec, seed, job, "job.key", OUT_ONLY)
-    chaos.run(steps, (2, 10) if MINUTES else (0.1, 1.0), 10**6 if MINUTES else 5)
+    chaos.run(steps, (2, 10) if MINUTES else (0.1, 1.0), 10**6 if MINUTES else 5,
+              60 if MINUTES else None)
     recoveries.extend(chaos.recoveries)
     if not chaos.ended():
         return None

@@ -122,9 +122,11 @@ class Chaos:
             self.recoveries.append(time.monotonic() - before)
         return entered and stepped
 
-    def run(self, total, pause, strikes):
+    def run(self, total, pause, strikes, tell_every=None):
         """Until 85 % of the steps are made, something happens every `pause` seconds, at most so often. Most
-        workers are there when it does: on a busy machine new ones take long to start."""
+        workers are there when it does: on a busy machine new ones take long to start. A long run tells how far
+        it is every so many seconds."""
+        told = time.monotonic()
         shutil.rmtree(self.out, ignore_errors=True)
         for _ in range(WORKERS):
             self.start()
@@ -135,6 +137,9 @@ class Chaos:
             if good and self.goes_on(total) and self.running():
                 good = self.strike()
                 strikes -= 1
+            if tell_every and time.monotonic() - told >= tell_every:
+                told = time.monotonic()
+                print(f"  step {self.steps()} of {total}, {self.kills} kills", flush=True)
         good = good and self.wait("the end", self.ended)
         self.judge(good)
 
