@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ._api import examples, isa, recipes, version
 from .comm import Comm, LocalGroup
 from .joining.connect import connect, rendezvous
+from .joining.hosting import Meeting
 from .joining.group import Group, join
 from .errors import (DataError, DifferError, GradwireError, MismatchError,
                      NonFiniteError, PeerError, SpecError)
@@ -34,7 +35,7 @@ __version__ = version()
 
 __all__ = [
     "Advice", "Comm", "DataError", "Description", "DifferError", "GradwireError", "Group", "Handle",
-    "LocalGroup", "MismatchError", "NonFiniteError", "OptimizerKind", "PeerError", "SpecError",
+    "LocalGroup", "Meeting", "MismatchError", "NonFiniteError", "OptimizerKind", "PeerError", "SpecError",
     "Sync", "advise", "attach", "check_spec", "connect", "describe", "describe_stage",
     "examples", "isa", "join", "needs_optimizer", "recipes", "rendezvous", "version",
 ]

@@ -114,5 +114,32 @@ with gradwire.join(where, key=KEY, workers=(1, 4), tell=lines.append) as alone:
     check(alone.next().workers == 1 and alone.view == before + 1, f"view {alone.view} after {before}")
 meeting.terminate()
 meeting.wait()
+
+# A meeting in a process of a worker.
+told = []
+with gradwire.Meeting("127.0.0.1:0", key_file="job.key", tell=told.append) as own:
+    where = f"tcp://127.0.0.1:{own.port}"
+    with gradwire.join(where, key=KEY, workers=2, name="alpha", streams=2, learn_timeout=True) as group:
+        other = subprocess.Popen([sys.executable, "-c", WORKER, where, "beta"], stdin=subprocess.PIPE,
+                                 stdout=subprocess.DEVNULL)
+        check(group.comm.workers == 2, "two workers meet at the meeting of one")
+        group.comm.pause()
+        check(group.comm.allgather(b"0") == [b"0", b"1"], "they hear each other")
+    other.kill()
+    other.communicate()
+check(any("view 1 has 2 workers" in line for line in told), f"the meeting told {told}")
+try:
+    own.port
+    check(False, "a closed meeting has a port")
+except ValueError as error:
+    check("closed" in str(error), f"a closed meeting says {error}")
+for kind, words, settings in ((ValueError, "expected HOST:PORT", {"listen": "here", "key": KEY}),
+                              (ValueError, "GRADWIRE_KEY", {"listen": "127.0.0.1:0"}),
+                              (ValueError, "16 to 1024", {"listen": "127.0.0.1:0", "key": "short"})):
+    try:
+        gradwire.Meeting(**settings)
+        check(False, f"Meeting({settings}) succeeds")
+    except kind as error:
+        check(words in str(error), f"Meeting({settings}) says {error}")
 os.chdir("/")
 finish()

@@ -5,65 +5,17 @@ from __future__ import annotations
 
 import ctypes
 import os
-import stat
 import threading
 import weakref
-from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
+from ctypes import c_void_p
 from pathlib import Path
 from typing import Any, Callable, List, Optional, Tuple, Union
 
 from .._api import check
-from .._library import beside
 from ..comm import Comm
+from .group_library import GroupOptions, Progress, Tell, key_bytes, load
 
-NAME = "libgradwire-group.so"
-
-_Tell = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)
-
-
-class _Options(Structure):
-    _fields_ = [("struct_size", c_size_t), ("meeting", c_char_p), ("job", c_char_p),
-                ("key", c_char_p), ("name", c_char_p), ("address", c_char_p), ("port", c_int),
-                ("min_workers", c_int), ("max_workers", c_int), ("plain", c_int),
-                ("out_only", c_int), ("streams", c_int), ("learn_timeout", c_int),
-                ("timeout_seconds", c_double), ("tell", _Tell), ("arg", c_void_p)]
-
-
-class _Progress(Structure):
-    _fields_ = [("struct_size", c_size_t), ("step", c_uint64), ("steps", c_uint64),
-                ("loss", c_double), ("samples", c_double), ("bytes_sent", c_uint64)]
-
-
-_library: Optional[ctypes.CDLL] = None
 _open: "weakref.WeakSet[Group]" = weakref.WeakSet()
-
-
-def _load() -> ctypes.CDLL:
-    """The library is loaded when a job is joined: it brings OpenSSL along."""
-    global _library
-    if _library is not None:
-        return _library
-    path = beside(NAME)
-    if path is None:
-        raise ImportError(f"there is no {NAME} beside libgradwire.so, because OpenSSL was missing when "
-                          "it was built; install libssl-dev, then 'pip install .' or make")
-    try:
-        found = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise ImportError(f"{NAME} needs OpenSSL 3, which this machine lacks ({error})") from None
-    for function, result, arguments in (
-            ("gw_group_join", c_int, [POINTER(c_void_p), POINTER(_Options)]),
-            ("gw_group_next", c_int, [c_void_p, POINTER(c_void_p)]),
-            ("gw_group_due", c_int, [c_void_p]),
-            ("gw_group_view", c_uint64, [c_void_p]),
-            ("gw_group_report", None, [c_void_p, POINTER(_Progress)]),
-            ("gw_group_interrupt", None, [c_void_p]),
-            ("gw_group_leaving", None, [c_void_p]),
-            ("gw_group_leave", None, [c_void_p])):
-        declared = getattr(found, function)
-        declared.restype, declared.argtypes = result, arguments
-    _library = found
-    return found
 
 
 class Group:
@@ -116,7 +68,7 @@ class Group:
                samples: float = float("nan"), bytes_sent: int = 0) -> None:
         """Tells the meeting how far this worker is, which `gradwire status` shows. samples
         are those of all workers in a second."""
-        progress = _Progress(ctypes.sizeof(_Progress), step, steps, loss, samples, bytes_sent)
+        progress = Progress(ctypes.sizeof(Progress), step, steps, loss, samples, bytes_sent)
         self._library.gw_group_report(self._at(), ctypes.byref(progress))
 
     def tell(self, line: str) -> None:
@@ -172,27 +124,6 @@ def _in_thread(call: Callable[[], int], stop: Callable[[], Any]) -> None:
         raise failed[0]
 
 
-def _first_line(key_file: Union[str, Path]) -> str:
-    """Others who can use the file could join the job."""
-    with open(key_file) as file:
-        info = os.fstat(file.fileno())
-        if stat.S_ISREG(info.st_mode) and info.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise ValueError(f"{key_file} can be used by others on this machine; run 'chmod 600 {key_file}'")
-        return file.readline().rstrip("\r\n")
-
-
-def _key(key: Optional[str], key_file: Union[str, Path, None]) -> bytes:
-    if key is not None and key_file is not None:
-        raise ValueError("give join() only one of key= and key_file=")
-    if key_file is not None:
-        key = _first_line(key_file)
-    found = key if key is not None else os.environ.get("GRADWIRE_KEY")
-    if not found:
-        raise ValueError("join() needs key= or key_file=, or GRADWIRE_KEY in the environment; "
-                         "'gradwire meet --new-key FILE' makes one")
-    return found.encode()
-
-
 def join(meeting: str, *, key: Optional[str] = None, key_file: Union[str, Path, None] = None,
          workers: Union[int, Tuple[int, int]] = (1, 0), job: str = "job",
          name: Optional[str] = None, address: Optional[str] = None, port: int = 0,
@@ -218,12 +149,13 @@ def join(meeting: str, *, key: Optional[str] = None, key_file: Union[str, Path, 
 
     group = gradwire.join("tcp://alpha:7077", key_file="job.key", workers=2)
     handle = gradwire.attach(model, "gtopk:0.01", optimizer, group=group)"""
-    library = _load()
+    library = load()
     least, most = (workers, workers) if isinstance(workers, int) else workers
-    told = _Tell(lambda _, line: tell(line.decode()) and None) if tell is not None else _Tell()
-    options = _Options(ctypes.sizeof(_Options), meeting.encode(), job.encode(), _key(key, key_file),
-                       name.encode() if name else None, address.encode() if address else None,
-                       port, least, most, not encrypt, out_only, streams, learn_timeout, timeout, told, None)
+    told = Tell(lambda _, line: tell(line.decode()) and None) if tell is not None else Tell()
+    options = GroupOptions(
+        ctypes.sizeof(GroupOptions), meeting.encode(), job.encode(), key_bytes(key, key_file),
+        name.encode() if name else None, address.encode() if address else None, port, least, most,
+        not encrypt, out_only, streams, learn_timeout, timeout, told, None)
     pointer = c_void_p()
     _in_thread(lambda: library.gw_group_join(ctypes.byref(pointer), ctypes.byref(options)), lambda: None)
     return Group(library, pointer.value, told, (least, most), tell)
