@@ -10,6 +10,7 @@
 #include "launch.h"
 #include "list_method.h"
 #include "progress.h"
+#include "run/checkpoint.h"
 #include "terminal.h"
 #include "train_table.h"
 
@@ -491,13 +492,16 @@ static int train_joined(settings *set, int argc, char **argv)
 
 /* Trains as one of several workers that may change. It joins the others when it has
  * its data and its model, so that they do not wait for these. */
-static int train_changing(settings *set)
+static int train_changing(settings *set, int argc, char **argv)
 {
     gw_status st = gwc_join_fit(&set->run);
     gwt_views views = {
         .next = gwc_join_next, .due = gwc_join_due, .tell = gwc_join_tell};
     gwt_job *job = NULL;
 
+    /* Only a worker with the run directory knows what the checkpoint says. */
+    if (st == GW_OK && set->run.resume && gwt_resume_check(set->run.out) == GW_OK)
+        st = take_saved(set, argc, argv);
     if (st == GW_OK)
         st = gwc_join_later(&set->joined, &set->join, set->run.least, set->run.workers,
                             set->run.timeout, set->quiet);
@@ -536,7 +540,7 @@ static int run_train(int argc, char **argv)
     if (st != GW_OK)
         return GWC_USAGE;
     if (gwc_joins(&set.join) && set.run.least != 0)
-        return train_changing(&set);
+        return train_changing(&set, argc, argv);
     return gwc_joins(&set.join) ? train_joined(&set, argc, argv)
                                 : train_here(&set, argc, argv);
 }

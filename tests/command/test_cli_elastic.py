@@ -99,6 +99,15 @@ check(line and int(re.search(r"step (\d+)", line)[1]) > 0, f"a run that goes on 
 for w in again:
     w.kill()
     w.communicate()
+# What is not given comes from the checkpoint.
+bare = ["train", "--resume", "--out", "saved", "--join", where, "--key-file", "job.key", "--workers", "2:3"]
+again = [subprocess.Popen([GRADWIRE, *bare], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+         for _ in range(2)]
+line = await_line(again[0], ["entry 1: 2 workers"])
+check(line and int(re.search(r"step (\d+)", line)[1]) > 0, f"a run that goes on without flags begins with {line}")
+for w in again:
+    w.kill()
+    w.communicate()
 
 # ---- what cannot be ------------------------------------------------------------------------------
 
