@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,10 +50,15 @@ static void print_accuracy(FILE *to, const gwt_summary *s)
 
 static const char *kind_of_workers(const gwt_config *c)
 {
+    bool one = c->workers == 1;
+
+    if (c->comm != NULL && strstr(gw_comm_transport(c->comm), "mpi") != NULL)
+        return one ? "MPI rank" : "MPI ranks";
     if (c->comm != NULL)
-        return strstr(gw_comm_transport(c->comm), "mpi") != NULL ? "MPI ranks"
-                                                                 : "members";
-    return c->spawn == GW_SPAWN_THREADS ? "threads" : "processes";
+        return one ? "member" : "members";
+    if (c->spawn == GW_SPAWN_THREADS)
+        return one ? "thread" : "threads";
+    return one ? "process" : "processes";
 }
 
 static void print_rows(FILE *to, const gwt_config *c, const gwt_job *job)

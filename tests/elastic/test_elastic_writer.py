@@ -141,7 +141,7 @@ for w in pair:
 
 flags = [*FLAGS, "--steps", 300, "--pace", 0.02]
 duo = [Worker("late", "1:2", *flags)]
-duo[0].await_line("entry 1: 1 workers")
+duo[0].await_line("entry 1: 1 worker,")
 duo.append(Worker("late", "1:2", *flags))
 duo[0].await_line(": 2 workers")
 await_records("late", 10)

@@ -75,7 +75,7 @@ def host_leaves():
     await_line(pair[1], "2 workers, 0 new, 1 gone")
     pair[0].kill()
     pair[0].communicate()
-    await_line(pair[1], "1 workers, 0 new, 1 gone")
+    await_line(pair[1], "1 worker, 0 new, 1 gone")
     check(host.poll() is None, "the host goes before the others")
     pair[1].send_signal(signal.SIGINT)
     for process in (pair[1], host):

@@ -36,7 +36,7 @@ class Worker:
 
     def entries(self):
         for when, line in list(self.lines):
-            m = re.search(r"entry (\d+): (\d+) workers, (\d+) new, (\d+) gone.*; step (\d+), model (.*)$", line)
+            m = re.search(r"entry (\d+): (\d+) workers?, (\d+) new, (\d+) gone.*; step (\d+), model (.*)$", line)
             if m:
                 yield when, int(m[1]), int(m[2]), int(m[4]), m[6]
 

@@ -270,10 +270,10 @@ static void tell(const gwt_elastic *e)
     if (n->gone > 0 && n->lost > 0)
         snprintf(lost, sizeof lost, ", residuals of norm %.3g are lost", n->lost);
     snprintf(line, sizeof line,
-             "entry %" PRIu64 ": %d workers, %d new, %d gone%s; step %" PRIu64
+             "entry %" PRIu64 ": %d worker%s, %d new, %d gone%s; step %" PRIu64
              ", model %s",
-             n->number, n->workers, n->joiners, n->gone, lost,
-             gw_sync_exchanged(e->w.sync), check);
+             n->number, n->workers, n->workers == 1 ? "" : "s", n->joiners, n->gone,
+             lost, gw_sync_exchanged(e->w.sync), check);
     say(e, line);
 }
 
