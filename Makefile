@@ -21,7 +21,7 @@ run: setup-run ## install what is missing, build, and compare methods (minutes)
 	@$(MAKE) --no-print-directory all
 	@scripts/run
 
-test: setup-test ## install what is missing and run every check (about a quarter of an hour)
+test: setup-test ## install what is missing and run every check (about twenty minutes)
 	@scripts/test
 
 test-torch: setup-test ## run the Python checks and examples with a recent PyTorch, in a virtual environment
