@@ -238,10 +238,11 @@ gwg_wishes gwg_link_wishes(gwg_link *l)
     return w;
 }
 
-void gwg_link_answered(gwg_link *l)
+void gwg_link_answered(gwg_link *l, uint64_t view)
 {
     pthread_mutex_lock(&l->lock);
-    l->wishes.asks = false;
+    if (l->wishes.view < view)
+        l->wishes.asks = false;
     pthread_mutex_unlock(&l->lock);
 }
 

@@ -102,8 +102,9 @@ typedef struct gwg_wishes {
 const gwg_self *gwg_link_self(const gwg_link *link);
 gwg_wishes gwg_link_wishes(gwg_link *link);
 
-/* The member has what it asked for. */
-void gwg_link_answered(gwg_link *link);
+/* The member has the view that it asked for, unless it has asked for a later one since.
+ */
+void gwg_link_answered(gwg_link *link, uint64_t view);
 
 /* Brings the member a line. GW_ERR_NOMEM, GW_ERR_SPACE: it takes none. */
 gw_status gwg_link_bring(gwg_link *link, const char *format, ...) GW_PRINTF(2, 3);

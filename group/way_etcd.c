@@ -109,7 +109,7 @@ static gw_status bring_view(way *w, int rank)
     for (int i = 0; i < t->seat_count; i++)
         GWG_TRY(gwg_link_bring(w->link, "member %" PRIu64 " %s %d %s", t->seats[i].id,
                                t->seats[i].host, t->seats[i].port, t->seats[i].name));
-    gwg_link_answered(w->link);
+    gwg_link_answered(w->link, t->view);
     w->row.view = t->view;
     w->row.wait = GWG_WAIT_RUNS;
     w->told_have = 0;

@@ -164,7 +164,7 @@ static void note_view(way *w, const char *line)
         w->view = w->next_view;
         w->count = w->next_count;
         w->said_next = false;
-        gwg_link_answered(w->link);
+        gwg_link_answered(w->link, w->view);
     }
 }
 
